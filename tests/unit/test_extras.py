@@ -41,7 +41,7 @@ def without(absent, code):
 
 def test_the_extra_spark_is_enough_for_streams():
     others = {module for module, extra in EXTRAS.items() if extra != "spark"}
-    rooms = "audit.status, audit.outcomes, replay.replay, stream.fan_out"
+    rooms = "job_administration, audit.outcomes, replay.replay, stream.fan_out"
     code = "; ".join(f"import selectroute.spark.{room}" for room in rooms.split(", "))
     assert without(others, f"{code}; import selectroute.cli.commands.stream_run") == ""
 

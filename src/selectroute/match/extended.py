@@ -12,7 +12,7 @@ import numpy as np
 
 from selectroute.arrays import tables as t
 from selectroute.arrays.state import SnapshotState
-from selectroute.match.columns.batch import MessageBatch
+from selectroute.match.columns.batch import ColumnBatch
 from selectroute.match.columns.columns import ColumnTypeError
 from selectroute.match.columns.fields import Rows
 from selectroute.selector.extended import provider_matches, provider_reads, usable_provider
@@ -37,7 +37,7 @@ NOTHING_REFUSED = RefusedDeliveries(np.zeros(0, np.int64), np.zeros(0, np.int32)
 
 
 def judge_extended(
-    snapshot: SnapshotState, batch: MessageBatch, offsets: t.Array, ordinals: t.Array
+    snapshot: SnapshotState, batch: ColumnBatch, offsets: t.Array, ordinals: t.Array
 ) -> tuple[t.Array, t.Array, RefusedDeliveries]:
     """Return the offsets and ordinals of the matches, and the refused deliveries. O(matches)."""
     extended = snapshot.extended

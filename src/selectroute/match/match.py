@@ -14,7 +14,7 @@ from selectroute.arrays.ids import Ids
 from selectroute.arrays.segment import Segment
 from selectroute.arrays.state import SnapshotState
 from selectroute.match.array_structs import COLUMNS, Description, address_of_segment, stack_of
-from selectroute.match.columns.batch import MessageBatch
+from selectroute.match.columns.batch import ColumnBatch
 from selectroute.match.columns.columns import ColumnTypeError, check_column, is_bytes
 from selectroute.match.columns.from_messages import BODY
 from selectroute.match.columns.missing import (
@@ -119,7 +119,7 @@ def match(
         return _joined([match(snapshot, batch, missing, unlike) for batch in batches])
     if not isinstance(messages, pa.RecordBatch):
         check_argument(messages, pa.RecordBatch, "messages", _MESSAGES)
-    batch = MessageBatch(messages)
+    batch = ColumnBatch(messages)
     if missing != "ignore":
         _report_missing(snapshot, batch, missing)
     if unlike != "ignore":
@@ -159,7 +159,7 @@ _CHECKED = "_checked_schema"
 """Attribute of a snapshot: the newest schema whose types were checked."""
 
 
-def _report_missing(snapshot: SnapshotState, batch: MessageBatch, missing: Missing) -> None:
+def _report_missing(snapshot: SnapshotState, batch: ColumnBatch, missing: Missing) -> None:
     """Report the columns that the batch lacks, once for a snapshot. The same columns are checked once."""
     known = snapshot.__dict__.get(_COMPLETE)
     if missing == "warn" and known is _REPORTED:
@@ -173,7 +173,7 @@ def _report_missing(snapshot: SnapshotState, batch: MessageBatch, missing: Missi
     snapshot.__dict__[_COMPLETE] = _REPORTED if absent else frozenset(names)
 
 
-def _report_unlike(snapshot: SnapshotState, batch: MessageBatch, schema: pa.Schema, unlike: Missing) -> None:
+def _report_unlike(snapshot: SnapshotState, batch: ColumnBatch, schema: pa.Schema, unlike: Missing) -> None:
     """Report columns of types that no property has; a schema is checked once. Raises `ColumnTypeError`."""
     if schema == snapshot.__dict__.get(_CHECKED):
         return

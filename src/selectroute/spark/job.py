@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -49,13 +49,13 @@ class Unrouted:
         >>> Unrouted.of("drop", ["audit/#=fail"]).policy("audit/eu")
         'fail'
         """
-        found = []
+        by_topic = []
         for rule in rules:
             text, _, policy = rule.rpartition("=")
             if not text:
                 raise PolicyError(f"a policy for unrouted messages by topic is FILTER=POLICY, not {rule!r}")
-            found.append((TopicFilter.parse(text), _known(policy)))
-        return cls(_known(default), tuple(found))
+            by_topic.append((TopicFilter.parse(text), _known(policy)))
+        return cls(_known(default), tuple(by_topic))
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -69,12 +69,12 @@ class Unrouted:
 
     def never_failing(self) -> Unrouted:
         """Return the same policies with `KEEP` for `FAIL`, for batches that must not fail the job."""
-        kept = tuple((one, KEEP if policy == FAIL else policy) for one, policy in self.by_topic)
+        kept = tuple((topics, KEEP if policy == FAIL else policy) for topics, policy in self.by_topic)
         return Unrouted(KEEP if self.default == FAIL else self.default, kept)
 
     def policy(self, topic: str | None) -> str:
         """Return the policy for a topic. O(filters)."""
-        return next((policy for one, policy in self.by_topic if one.matches(topic)), self.default)
+        return next((policy for topics, policy in self.by_topic if topics.matches(topic)), self.default)
 
     def sort(self, columns: pa.RecordBatch, rows: Ints) -> Iterator[tuple[str, Ints]]:
         """Group these rows of messages by their policy. O(rows + distinct topics x filters)."""
@@ -141,6 +141,10 @@ class DestinationNotFoundError(JobError):
 
 class CommitError(SelectRouteError):
     """Batch that must not be committed, or whose commit and output do not belong together."""
+
+
+Commit: TypeAlias = Mapping[str, Any]
+"""Commit of a batch, as JSON."""
 
 
 def job_record(output: Where) -> dict[str, Any]:
@@ -271,5 +275,5 @@ class Job(JobOptions):
 
 
 def _name_of(output: Location) -> str:
-    """Return the name of a stream that is given none; that of a bucket's root is not empty either."""
+    """Return the default name of a stream; the root of a bucket, which has none, is called \"stream\"."""
     return "".join(filter(str.isprintable, output.name))[:MAX_NAME] or "stream"

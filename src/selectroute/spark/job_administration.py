@@ -1,19 +1,22 @@
-"""Output folder of a job as a service shows it: its dead letters, their replays, and an audit."""
+"""Output folder of a job as commands and services show it: progress, dead letters, replays, and an audit."""
 
 from __future__ import annotations
 
 import re
 import threading
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any, Final
 
+from selectroute.index.snapshot_files import revisions
 from selectroute.job_output import AuditTotals, DeadLetter, LettersLeft, ReplayedBatch, ReplayProgress
 from selectroute.spark.audit.audit import audit
-from selectroute.spark.batch.commits import REPLAY, Commits
+from selectroute.spark.batch.changed_inputs import LOOKED_AT, changed_files
+from selectroute.spark.batch.commits import BACKFILL, REPLAY, STREAM, Commits, kind_of
 from selectroute.spark.batch.pins import read_pin
-from selectroute.spark.job import job_record
+from selectroute.spark.job import Commit, job_record
 from selectroute.spark.replay.letters import (
     History,
     LetterPlace,
@@ -33,9 +36,88 @@ from selectroute.spark.replay.request import (
     waiting,
     write_request,
 )
+from selectroute.spark.sources.checkpoint import planned_batches
+from selectroute.spark.tables.schemas import Counts
+from selectroute.spark.working_copy import read_only_copy
 from selectroute.storage import Location
 from selectroute.storage.lease import is_owned
 from selectroute.storage.location import Where
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """Status of a job.
+
+    Attributes:
+        query: the id of Spark's query; None before the first batch.
+        input, snapshots, checkpoint: the job's folders.
+        running: whether a process owns the output folder.
+        batches, backfills, replays: numbers of committed ones.
+        batch, revision, committed: the newest batch of the stream, its revision, and the time of its commit
+            (RFC 3339, UTC); None before the first.
+        published: the newest revision in the snapshot folder; None if there is none.
+        planned: batches that are planned and not committed: running or interrupted.
+        counts: the counts of all batches of the stream.
+        changed: those of the newest 2,000 input files that were changed after they were read, as paths below
+            the input folder: the new content is not read.
+        waiting: ids of the requests for a replay that the job has not carried out.
+    """
+
+    query: str | None
+    input: str
+    snapshots: str
+    checkpoint: str
+    running: bool
+    batches: int
+    backfills: int
+    replays: int
+    batch: int | None
+    revision: int | None
+    committed: str | None
+    published: int | None
+    planned: tuple[int, ...]
+    counts: Counts
+    changed: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
+
+
+def status(output: Where) -> JobStatus:
+    """Return the status of a job, from O(batches) small files. Needs no Spark; the job may be running.
+
+    Raises:
+        JobError: the folder is not a job's.
+        DamagedFileError: a commit is damaged.
+    """
+    record = job_record(output)
+    commits = Commits(output)
+    counts, kinds = Counts(), Counter[str]()
+    newest: dict[str, Any] = {}
+    for commit in commits.all():
+        kinds[kind_of(commit)] += 1
+        if kind_of(commit) == STREAM:
+            counts.add(Counts(**commit["counts"]))
+            newest = commit
+    last = newest.get("batch")
+    planned = planned_batches(read_only_copy(record["checkpoint"]))
+    return JobStatus(
+        query=record["query"],
+        input=record["input"],
+        snapshots=record["snapshots"],
+        checkpoint=record["checkpoint"],
+        running=is_owned(Location.of(output)),
+        batches=kinds[STREAM],
+        backfills=kinds[BACKFILL],
+        replays=kinds[REPLAY],
+        batch=last,
+        revision=newest.get("revision"),
+        committed=newest.get("committed"),
+        published=max(revisions(record["snapshots"]), default=None),
+        planned=tuple(batch for batch in planned if batch > (-1 if last is None else last)),
+        counts=counts,
+        changed=tuple(file.source for file in changed_files(commits, record["input"], LOOKED_AT)),
+        waiting=tuple(request.stem for request in waiting(output)),
+    )
+
 
 MOST_COUNTED: Final = 100_000
 """Batches whose counts are remembered; those of more are counted at each call."""
@@ -59,7 +141,7 @@ class JobFolder:
         self._counts: dict[int, tuple[int, list[LettersLeft]]] = {}
 
     def has_run(self) -> bool:
-        """Return whether the job has been started. Raises JobNotFoundError: what is there is another's."""
+        """Return whether the job has been started. Raises JobNotFoundError for another folder."""
         if next(self._output.entries(), None) is None:
             return False
         job_record(self._output)
@@ -79,14 +161,14 @@ class JobFolder:
         after: str | None = None,
     ) -> list[tuple[str, DeadLetter]]:
         """Return the dead letters that a filter finds, those of the newest commit first, each with its
-        ``place``. With ``left_only`` those that no replay took, with ``unasked_only`` those that no request
-        which waits asks for, with ``after`` those after this place. O(letters of the batches that are read).
+        ``place``. ``left_only``: exclude replayed letters; ``unasked_only``: exclude letters covered by a
+        pending request; ``after``: start after this place. O(letters of the batches that are read).
 
         Raises:
             ValueError: ``after`` is not a place.
         """
         place = None if after is None else _place(after)
-        found = newest_letters(
+        letters = newest_letters(
             self._output,
             _filter(wanted),
             self._up_to_date(),
@@ -94,23 +176,23 @@ class JobFolder:
             left_only=left_only,
             asked=open_requests(self._output) if unasked_only else (),
         )
-        return [(f"{place.batch}.{place.row}", one) for place, one in islice(found, limit)]
+        return [(f"{place.batch}.{place.row}", letter) for place, letter in islice(letters, limit)]
 
     def left(self, wanted: Mapping[str, Sequence[Any]]) -> list[LettersLeft]:
-        """Return the numbers of those that no replay took, by batch, that of the newest commit first, and how
-        many of them the requests ask for that wait.
+        """Return the number of letters that were not replayed, by batch, the newest commit first, and how
+        many of them a pending request covers.
         """
         history = self._up_to_date()
         request = as_of_now(self._output, _filter(wanted))
         return list(left_by_batch(self._output, request, history, open_requests(self._output)))
 
     def all_left(self) -> list[LettersLeft]:
-        """Return the numbers of all those that no replay took, as `left`, without what requests ask for. A
+        """Return the number of all letters that were not replayed, as `left`, without regard to requests. A
         batch is read only at the first call, and after a replay took letters of it.
         """
         history = self._up_to_date()
         commits, counts = Commits(self._output), self._counts
-        found: list[LettersLeft] = []
+        counted: list[LettersLeft] = []
         with self._counting:
             batches = batches_with_letters(self._output)
             for gone in counts.keys() - batches:  # moved away by readers
@@ -125,8 +207,8 @@ class JobFolder:
                     if known is not None or len(counts) < MOST_COUNTED:
                         counts[batch] = new
                     known = new
-                found += known[1]
-        return found
+                counted += known[1]
+        return counted
 
     def binding(self) -> dict[str, Any] | None:
         """Return the binding of Kafka records as data, with ``schemas``: whether bodies have schemas; None if
@@ -139,14 +221,14 @@ class JobFolder:
         return [path.stem for path in waiting(self._output)]
 
     def replay(self, wanted: Mapping[str, Sequence[Any]], expected: int) -> tuple[str | None, int]:
-        """File a request to replay those that a filter finds, if they are as many as expected; return its id,
-        or None, and their number. Letters that come later are not part of it, and those that a request asks
-        for which waits are its own.
+        """File a request to replay the letters that a filter finds, if their number is as expected; return
+        its id, or None, and their number. Later letters are not part of it, nor letters that a pending
+        request covers.
         """
         history = self._up_to_date()
         request = as_of_now(self._output, _filter(wanted))
         left = left_by_batch(self._output, request, history, open_requests(self._output))
-        number = sum(one.letters - one.asked for one in left)
+        number = sum(counts.letters - counts.asked for counts in left)
         if number != expected:
             return None, number
         write_request(self._output, replace(request, letters=number))
@@ -168,7 +250,7 @@ class JobFolder:
             done=done is not None,
             state="done" if done is not None else "waiting" if making is None else "running",
             letters=letters,
-            taken=sum(one.letters for one in batches),
+            taken=sum(batch.letters for batch in batches),
             batch=making,
             batches=batches,
         )
@@ -191,21 +273,21 @@ class JobFolder:
             return history
 
     def audit(self) -> AuditTotals:
-        """Return what an audit says that does not read the published files: sizes and rows."""
-        found = audit(self._output, digests=False)
+        """Return the totals of an audit of sizes and rows, which does not read the published files."""
+        report = audit(self._output, digests=False)
         names = ("batches", "backfills", "replays", "files", "bytes", "pending", "findings")
         return AuditTotals(
-            **{name: getattr(found, name) for name in names}, **_some(asdict(found.counts), _COUNTS)
+            **{name: getattr(report, name) for name in names}, **_some(asdict(report.counts), _COUNTS)
         )
 
 
-def _replayed_batch(batch: int, commit: Mapping[str, Any]) -> ReplayedBatch:
+def _replayed_batch(batch: int, commit: Commit) -> ReplayedBatch:
     """Return the batch of a replay, from its commit."""
     return ReplayedBatch(
         batch=batch,
         revision=commit["revision"],
         letters=commit[REPLAY]["letters"],
-        missing=[one["why"] for one in commit[REPLAY]["missing"]],
+        missing=[gap["why"] for gap in commit[REPLAY]["missing"]],
         **_some(commit["counts"], (*_COUNTS, "refused")),
     )
 
@@ -219,7 +301,7 @@ def _filter(wanted: Mapping[str, Sequence[Any]]) -> ReplayFilterSpec:
 
 
 def _place(text: str) -> LetterPlace:
-    found = _PLACE.fullmatch(text)
-    if found is None:
+    parsed = _PLACE.fullmatch(text)
+    if parsed is None:
         raise ValueError(f"{text!r} is not the place of a dead letter")
-    return LetterPlace(int(found[1]), int(found[2]))
+    return LetterPlace(int(parsed[1]), int(parsed[2]))

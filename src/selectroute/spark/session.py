@@ -104,8 +104,8 @@ def find_java() -> Java:
         major = _major_version(home / "bin" / "java")
         if major is not None and major >= OLDEST_JAVA:
             return Java(home, major, origin)
-        found = "does not start" if major is None else f"is Java {major}"
-        skipped.append(f"{origin} ({home}) {found}")
+        problem = "does not start" if major is None else f"is Java {major}"
+        skipped.append(f"{origin} ({home}) {problem}")
     seen = "; ".join(skipped) + ", but" if skipped else "no Java was found:"
     raise JavaError(
         f"{seen} Spark needs Java {OLDEST_JAVA} or later: set JAVA_HOME to one (or put its `java` on PATH), "
@@ -336,11 +336,7 @@ _LOCAL: dict[str, str] = {
 
 
 def local_session(
-    app: str,
-    cores: int | None = None,
-    *,
-    log_level: str = "ERROR",
-    **conf: str | int | bool,
+    app: str, cores: int | None = None, *, log_level: str = "ERROR", **conf: str | int | bool
 ) -> SparkSession:
     """Return a Spark session named ``app`` that runs on this machine, on loopback only, and logs little.
 

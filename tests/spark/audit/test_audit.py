@@ -7,9 +7,9 @@ import shutil
 import pytest
 
 from selectroute.spark.audit.audit import audit
-from selectroute.spark.audit.status import status
 from selectroute.spark.folder import OutputFolder
 from selectroute.spark.job import JobError
+from selectroute.spark.job_administration import status
 from selectroute.storage import Location
 from tests.support.world import note_plan
 

@@ -21,8 +21,8 @@ from selectroute.spark.batch.pins import begun_batches
 from selectroute.spark.batch.router import Router
 from selectroute.spark.destinations.destination import StoppingError
 from selectroute.spark.job import CommitError
+from selectroute.spark.sources.files.source import SplitReader
 from selectroute.spark.task import task
-from selectroute.spark.task.task import SplitReader
 from selectroute.storage import Location
 from selectroute.store.engine import Store
 from selectroute.store.errors import OvertakenError, StoreError, UnavailableError

@@ -32,8 +32,8 @@ from selectroute.spark import Binding, BindingError, deliveries, route
 from selectroute.spark.columns.binding import bind, by_position
 from selectroute.spark.columns.casts import MIXED as SPARKS_MIXED
 from selectroute.spark.columns.casts import cast_column, casts_of, type_of
-from selectroute.spark.sources.files.bound_columns import cast_array
-from selectroute.spark.sources.files.bound_columns import casts_of as arrow_casts_of
+from selectroute.spark.sources.files.reader import cast_array
+from selectroute.spark.sources.files.reader import casts_of as arrow_casts_of
 from tests.support.components import after_first
 
 pytestmark = pytest.mark.spark

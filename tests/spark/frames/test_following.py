@@ -14,7 +14,7 @@ import selectroute as sr
 from selectroute.index.errors import SnapshotError
 from selectroute.index.retention import collect
 from selectroute.spark import BindingError, OutputError, deliveries, route
-from selectroute.spark.frames.following import current, pinned
+from selectroute.spark.frames.route import current, pinned
 from selectroute.storage import Location
 from tests.support.components import after_first
 

@@ -12,7 +12,7 @@ pytest.importorskip("pyspark")
 import selectroute as sr
 from selectroute.clauses.access import equalities, message_key
 from selectroute.clauses.normal_form import clauses_of
-from selectroute.match.columns.batch import MessageBatch
+from selectroute.match.columns.batch import ColumnBatch
 from selectroute.match.columns.from_messages import mixed_array
 from selectroute.match.encoding.lanes import AttributeLanes
 from selectroute.selector.dialect import dialect
@@ -22,7 +22,7 @@ from tests.support.strategies import values
 
 def numbers(columns, *names):
     """The number of each message, None for one without a key."""
-    hashes, has = MessageKeys(AttributeLanes(MessageBatch(pa.record_batch(columns)))).of(
+    hashes, has = MessageKeys(AttributeLanes(ColumnBatch(pa.record_batch(columns)))).of(
         names or tuple(columns)
     )
     return [int(one) if known else None for one, known in zip(hashes, has, strict=True)]

@@ -14,7 +14,7 @@ pytest.importorskip("pyspark")
 import selectroute as sr
 from selectroute.index.changes import Remove, Replace
 from selectroute.index.errors import RevisionExistsError, SnapshotNotFoundError
-from selectroute.match.columns.batch import MessageBatch
+from selectroute.match.columns.batch import ColumnBatch
 from selectroute.match.columns.from_messages import from_messages
 from selectroute.match.encoding.lanes import AttributeLanes
 from selectroute.selector.limits import UNLIMITED
@@ -41,7 +41,7 @@ def index_of(*selectors, **named):
 
 
 def lanes(batch):
-    return AttributeLanes(MessageBatch(batch))
+    return AttributeLanes(ColumnBatch(batch))
 
 
 def gathered(parts, batch):

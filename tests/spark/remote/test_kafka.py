@@ -12,9 +12,9 @@ pytest.importorskip("deltalake", reason="deltalake is not installed (the extra `
 
 from selectroute.spark import rerun
 from selectroute.spark.audit.audit import audit
-from selectroute.spark.audit.status import status
 from selectroute.spark.batch import pins
 from selectroute.spark.batch.commits import Commits
+from selectroute.spark.job_administration import status
 from selectroute.spark.replay.request import ReplayFilterSpec
 from selectroute.storage import Location
 from tests.crash.programs.harness import kill, wait_until

@@ -8,8 +8,8 @@ import pytest
 
 from selectroute.spark import start_fanout
 from selectroute.spark.audit.audit import audit
-from selectroute.spark.audit.status import status
 from selectroute.spark.folder import OutputFolder
+from selectroute.spark.job_administration import status
 from selectroute.spark.replay.replay import Replays
 from selectroute.spark.replay.request import ReplayFilterSpec, replays_of, waiting
 from selectroute.storage import Location

@@ -8,15 +8,14 @@ import pyarrow as pa
 import pytest
 
 import selectroute as sr
-from selectroute.spark.sources.files.reader import DeadLetterBatch, Messages, SourcePartition
+from selectroute.spark.sources.files.reader import DeadLetterBatch, MessageBatch, SourcePartition
 from selectroute.spark.task.replay_filter import (
     LETTERS,
     ReplayFilter,
     Scope,
-    select_inputs,
-    write_judged,
     write_replay_list,
 )
+from selectroute.spark.task.task import InputPart, write
 from selectroute.storage import Location
 
 NAMES = [f"s{n}" for n in range(6)]
@@ -105,11 +104,13 @@ def test_only_dead_letters_are_judged_and_only_for_whom_they_are(tmp_path, seed)
             if dead := rng.random() < 0.3:
                 part = DeadLetterBatch("judge", "y", "", rows)
             else:
-                part = Messages(pa.RecordBatch.from_pydict({"n": pa.array(numbers, pa.int32())}), rows, None)
+                part = MessageBatch(
+                    pa.RecordBatch.from_pydict({"n": pa.array(numbers, pa.int32())}), rows, None
+                )
             for nth in recall.passes:
-                for chosen, limit in select_inputs(recall, nth, place, part):
+                for chosen, limit in recall.of(nth, place, part):
                     found = chosen if dead else (chosen, made.match(chosen.columns))
-                    write_judged(caught, place, found, limit)
+                    write(caught, InputPart(0, place, part), found, limit)
             for row, number in zip(rows.tolist(), numbers, strict=True):
                 scope = SCOPES[1] if place == PLACES[-1] else scoped.get((place, row))
                 names = single.get((place, row), set())
@@ -143,14 +144,9 @@ def test_a_file_that_cannot_be_read_once_more_is_a_dead_letter_for_each_message_
     for place in (SourcePartition("a"), SourcePartition("b"), SourcePartition("c")):
         recall = ReplayFilter(Location.of(tmp_path / "list"), made)
         for nth in recall.passes:
-            for part, limit in select_inputs(recall, nth, place, gone):
-                write_judged(caught, place, part, limit)
+            for part, limit in recall.of(nth, place, gone):
+                write(caught, InputPart(0, place, part), part, limit)
     assert caught.buried == Counter(
         [(SourcePartition("a"), 3), (SourcePartition("a"), 5), (SourcePartition("b"), None)]
     )
     assert caught.denied == Counter([(SourcePartition("a"), 7, "s1")])
-
-
-def test_without_a_list_everything_is_judged():
-    part = DeadLetterBatch("read", "x", "", None)
-    assert list(select_inputs(None, 0, SourcePartition("a"), part)) == [(part, None)]

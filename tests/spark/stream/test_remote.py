@@ -12,7 +12,7 @@ import pytest
 import selectroute as sr
 from selectroute.spark import Job, JobError, OtherJobError
 from selectroute.spark.audit.audit import audit
-from selectroute.spark.audit.status import status
+from selectroute.spark.job_administration import status
 from selectroute.storage import DeniedError, Location, StorageError
 from selectroute.storage.protocol import NoBucketError
 from tests.spark.queue_world import A, Queues

@@ -7,7 +7,7 @@ import pytest
 
 import selectroute as sr
 from selectroute.arrays import tables as t
-from selectroute.match.columns.batch import MessageBatch
+from selectroute.match.columns.batch import ColumnBatch
 from selectroute.match.columns.columns import PlainColumn
 from selectroute.match.encoding.blocks import BLOCK
 from selectroute.match.encoding.lanes import AttributeLanes, Lanes
@@ -75,7 +75,7 @@ def test_every_block_is_matched_by_its_own_rows(more):
 @pytest.mark.parametrize("name", ["s", "JMSType", "n", "d"])
 def test_plain_columns_stand_beside_lanes(name):
     snapshot, batch = snapshot_of(SELECTORS), with_nulls(batch_of(BLOCK + 7), name)
-    lanes = Lanes(snapshot, AttributeLanes(MessageBatch(batch))).lanes
+    lanes = Lanes(snapshot, AttributeLanes(ColumnBatch(batch))).lanes
     assert [isinstance(lanes[one], PlainColumn) for one in ("s", "JMSType", "n", "d")] == [
         one != name for one in ("s", "JMSType", "n", "d")
     ]

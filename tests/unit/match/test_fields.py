@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import selectroute as sr
-from selectroute.match.columns.batch import MessageBatch, leaves
+from selectroute.match.columns.batch import ColumnBatch, leaves
 from selectroute.match.columns.fields import field_lane, values
 from selectroute.match.columns.from_messages import MIXED, from_messages, mixed_array
 from selectroute.selector.fields import DERIVED
@@ -112,7 +112,7 @@ def test_ids_come_as_text_or_as_24_bytes(name, column):
 def test_a_field_as_a_column_is_what_the_message_says(batch):
     """Every derived field, from columns of mixed types and from columns of the type that they have."""
     names = sorted({name for one in batch for name in (*one.headers, *one.properties)})
-    mixed = MessageBatch(from_messages(batch, names))
+    mixed = ColumnBatch(from_messages(batch, names))
     for name in DERIVED:
         lane = field_lane(name, mixed)
         entries = values(lane)
@@ -131,7 +131,7 @@ def test_invalid_names_come_from_the_columns_that_are_not_null():
             "@frame..": pa.array([1] * 4),
         }
     )
-    assert MessageBatch(batch).invalid_names().tolist() == [True, True, False, False]
+    assert ColumnBatch(batch).invalid_names().tolist() == [True, True, False, False]
     assert matched("x = 1", batch) == [False, False, True, True]
     assert matched("x = 1", batch, "jms") == [True] * 4
     assert matched("", batch) == [True] * 4

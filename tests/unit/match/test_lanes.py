@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import selectroute as sr
-from selectroute.match.columns.batch import MessageBatch
+from selectroute.match.columns.batch import ColumnBatch
 from selectroute.match.columns.from_messages import MIXED, from_messages
 from selectroute.match.encoding.lanes import AttributeLanes, Lanes
 from selectroute.match.match import match_lanes
@@ -38,7 +38,7 @@ def test_a_column_without_a_value_is_as_good_as_none(type_):
     batch = pa.record_batch({"x": pa.nulls(3, type_), "y": y})
     assert found(snapshot, batch) == found(snapshot, pa.record_batch({"y": y}))
     assert found(snapshot, batch) == [["both", "null", "other"], ["null"], ["null"]]
-    assert list(Lanes(snapshot, AttributeLanes(MessageBatch(batch))).lanes) == ["y"]
+    assert list(Lanes(snapshot, AttributeLanes(ColumnBatch(batch))).lanes) == ["y"]
 
 
 def test_a_slice_is_judged_by_its_own_rows():
@@ -59,7 +59,7 @@ def test_some_rows_of_a_batch_are_matched_as_in_the_whole(selectors, batch, rows
     snapshot = snapshot_of(**{f"s{number}": selector for number, selector in enumerate(selectors)})
     columns = from_messages([*batch, *batch], snapshot.reads).slice(6)
     expected = [row.tolist() for row in snapshot.match(columns)]
-    whole = AttributeLanes(MessageBatch(columns))
+    whole = AttributeLanes(ColumnBatch(columns))
     for chosen in (rows, [], range(6)):
         some = whole.some(np.array(chosen, np.int64))
         offsets, ordinals, _ = match_lanes(snapshot, some)
@@ -75,6 +75,6 @@ def test_rows_are_chosen_from_columns_with_few_values_and_from_strings_that_like
     rows = np.arange(5, 3_000, 2)
     for column in (x, x.dictionary_encode(), x.fill_null("a")):
         batch = pa.record_batch({"x": column, "y": y})
-        offsets, ordinals, _ = match_lanes(snapshot, AttributeLanes(MessageBatch(batch)).some(rows))
+        offsets, ordinals, _ = match_lanes(snapshot, AttributeLanes(ColumnBatch(batch)).some(rows))
         expected = [sorted(row.tolist()) for row in snapshot.match(batch.take(pa.array(rows)))]
         assert [sorted(ordinals[i:j].tolist()) for i, j in pairwise(offsets)] == expected

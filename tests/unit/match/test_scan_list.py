@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import selectroute as sr
-from selectroute.match.columns.batch import MessageBatch
+from selectroute.match.columns.batch import ColumnBatch
 from selectroute.match.columns.from_messages import from_messages
 from selectroute.match.encoding import lanes
 from selectroute.match.encoding.lanes import FEWEST_ROWS, AttributeLanes, Lanes
@@ -132,7 +132,7 @@ def test_strings_that_come_again_have_the_same_verdicts_in_every_kind_of_column(
 
 def asked(snapshot, values):
     """The cells for the verdicts on a column, and how many patterns have some."""
-    batch = MessageBatch(pa.record_batch({"s": values}))
+    batch = ColumnBatch(pa.record_batch({"s": values}))
     [segment] = snapshot.segments
     columns = Lanes(snapshot, AttributeLanes(batch)).columns(segment, [False] * batch.rows)
     return columns.verdicts.cells, int(columns.verdicts.patterns[:, 2].sum())

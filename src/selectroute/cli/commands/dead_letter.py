@@ -162,8 +162,8 @@ def replay(
 
 def _replayed(output: str, request: str) -> Iterable[dict[str, Any]]:
     """Wait until a request is done, and yield the results of its replays."""
-    from selectroute.spark.audit.status import status
     from selectroute.spark.batch.commits import REPLAY, Commits
+    from selectroute.spark.job_administration import status
     from selectroute.spark.replay.request import replays_of
 
     if not status(output).running:

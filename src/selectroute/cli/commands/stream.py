@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from selectroute.kafka.record import Range, Record
     from selectroute.spark import KafkaCluster
     from selectroute.spark.audit.audit import Audit
-    from selectroute.spark.audit.outcomes import Fetch, Outcome, Place
-    from selectroute.spark.audit.status import Status
+    from selectroute.spark.audit.outcomes import Fetch, MessageOutcome, Place
     from selectroute.spark.audit.why import Why
+    from selectroute.spark.job_administration import JobStatus
     from selectroute.spark.tables.schemas import Counts
 
 app = typer.Typer(
@@ -82,7 +82,7 @@ def status(
 
     selectroute stream status out --top 10
     """
-    from selectroute.spark.audit.status import status as status_of
+    from selectroute.spark.job_administration import status as status_of
 
     state = status_of(output)
     most = None
@@ -180,7 +180,7 @@ def _lines(rows: Mapping[str, str]) -> str:
     return "\n".join(f"{name:<12}{text}" for name, text in rows.items())
 
 
-def _side(state: Status | Audit) -> str:
+def _side(state: JobStatus | Audit) -> str:
     return f"{counted(state.backfills, 'backfill')}, {counted(state.replays, 'replay')}"
 
 
@@ -214,7 +214,7 @@ class NewestOptions:
 
     def outcomes(
         self, output: str, sink: str, fetch: Fetch | None, subscription: str | None = None
-    ) -> list[Outcome]:
+    ) -> list[MessageOutcome]:
         """Return these messages of a job."""
         from selectroute.spark.audit.outcomes import Place, newest_outcomes
 
@@ -400,7 +400,9 @@ def _records_of(output: str, kafka: KafkaOptions) -> _Records:
     return _Records(has_partitions(record), None, hint)
 
 
-def _print(outcomes: list[Outcome], as_: Output, none: str, records_of: _Records, *, named: bool) -> None:
+def _print(
+    outcomes: list[MessageOutcome], as_: Output, none: str, records_of: _Records, *, named: bool
+) -> None:
     """Print outcomes, with their subscriptions if ``named``."""
     from selectroute.spark.audit.outcomes import Place
 
@@ -424,7 +426,7 @@ def _print(outcomes: list[Outcome], as_: Output, none: str, records_of: _Records
         raise typer.Exit(FAILURE)
 
 
-def _shown(outcome: Outcome, hint: str) -> str:
+def _shown(outcome: MessageOutcome, hint: str) -> str:
     if outcome.missing is not None:
         return f"no message: {outcome.missing}{hint}"
     return "no value" if outcome.message is None else outcome.message

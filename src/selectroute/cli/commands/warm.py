@@ -34,12 +34,12 @@ def _warm_spark() -> None:
     import numpy as np
     import pyarrow as pa
 
-    from selectroute.match.columns.batch import MessageBatch
+    from selectroute.match.columns.batch import ColumnBatch
     from selectroute.match.encoding.lanes import AttributeLanes
     from selectroute.spark.partitions.keys import MessageKeys
     from selectroute.spark.partitions.steps import Lists, merge
 
-    MessageKeys(AttributeLanes(MessageBatch(pa.record_batch({"name": ["value"]})))).of(("name",))
+    MessageKeys(AttributeLanes(ColumnBatch(pa.record_batch({"name": ["value"]})))).of(("name",))
     counts, ordinals = np.ones(1, np.int64), np.zeros(1, np.int32)
     merge(2, [Lists(counts, np.arange(2), ordinals, ordinals)], marked=True)
 

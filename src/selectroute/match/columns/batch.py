@@ -51,7 +51,7 @@ def properties(names: Iterator[str] | list[str]) -> list[str]:
     return [name for name in names if not name.startswith("@") and name not in HEADER_TYPES]
 
 
-class MessageBatch:
+class ColumnBatch:
     """Batch of messages whose columns are found by the names of properties. O(columns) to make."""
 
     def __init__(self, messages: pa.RecordBatch) -> None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from selectroute.arrays import tables as t
-from selectroute.match.columns.batch import MessageBatch
+from selectroute.match.columns.batch import ColumnBatch
 from selectroute.match.columns.columns import Lane, check_column, lane, null_lane
 from selectroute.match.columns.from_messages import BODY, INTEGER_TAGS, is_mixed, mixed_array
 from selectroute.selector.fields import (
@@ -37,7 +37,7 @@ for _digit, _character in enumerate(b"0123456789ABCDEF"):
     _NIBBLES[_character] = _NIBBLES[ord(chr(_character).lower())] = _digit
 
 
-def field_lane(name: str, batch: MessageBatch) -> Lane:
+def field_lane(name: str, batch: ColumnBatch) -> Lane:
     """Return the lane of a derived field. O(rows). Raises `ColumnTypeError` for two columns of a name."""
     lanes: list[Lane] = []
     own = _column_lane(name, batch) if name in SYNONYMS else None
@@ -52,7 +52,7 @@ def field_lane(name: str, batch: MessageBatch) -> Lane:
     return _first_present(lanes) if lanes else null_lane(batch.rows)
 
 
-def _column_lane(name: str, batch: MessageBatch) -> Lane | None:
+def _column_lane(name: str, batch: ColumnBatch) -> Lane | None:
     column = batch.column(name)
     if column is None:
         return None
@@ -163,7 +163,7 @@ def _spread(part: Lane, before: int) -> tuple[t.Array, t.Array, t.Array]:
 class Rows:
     """Messages of a batch, one by one; each column is read once, at its first use."""
 
-    def __init__(self, batch: MessageBatch) -> None:
+    def __init__(self, batch: ColumnBatch) -> None:
         self._batch = batch
         self._columns: dict[str, list[Value | Unsupported | None] | None] = {}
 

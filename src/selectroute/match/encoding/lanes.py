@@ -14,7 +14,7 @@ from selectroute.arrays import tables as t
 from selectroute.arrays.segment import Segment
 from selectroute.arrays.state import SnapshotState
 from selectroute.match.array_structs import Columns, Verdicts, address_of_segment, new_columns
-from selectroute.match.columns.batch import MessageBatch
+from selectroute.match.columns.batch import ColumnBatch
 from selectroute.match.columns.columns import (
     Lane,
     PlainColumn,
@@ -81,7 +81,7 @@ class AttributeLanes:
     Each is unpacked once, for all snapshots that read it.
     """
 
-    def __init__(self, batch: MessageBatch) -> None:
+    def __init__(self, batch: ColumnBatch) -> None:
         self.rows = batch.rows
         self._batch = batch
         self._topics: TopicLevels | None = None
@@ -106,7 +106,7 @@ class AttributeLanes:
 
     @cached_property
     def invalid_names(self) -> t.Array:
-        """See `MessageBatch.invalid_names`."""
+        """See `ColumnBatch.invalid_names`."""
         return self._batch.invalid_names()
 
     def some(self, rows: t.Array) -> SomeLanes:
@@ -149,7 +149,7 @@ class SomeLanes:
 
     @property
     def invalid_names(self) -> t.Array:
-        """See `MessageBatch.invalid_names`."""
+        """See `ColumnBatch.invalid_names`."""
         return self._whole.invalid_names[self._numbers]
 
 

@@ -9,7 +9,7 @@ The checks:
 - inputs: every file that Spark has ever planned is in exactly one commit;
 - ``accounting.jsonl``: one line per commit;
 - on request the inputs, read again: as many messages as were counted;
-- on request the topics in Kafka: the same as were read and written, and with what was read.
+- on request the topics in Kafka: not created again since, and still with the records that were read.
 
 An audit only reads, needs no Spark and may run while the job does: batches committed later are ignored.
 """
@@ -29,7 +29,7 @@ from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.sentences import counted
 from selectroute.spark.batch.changed_inputs import changed_files
 from selectroute.spark.batch.commits import BACKFILL, REPLAY, Commits, kind_of
-from selectroute.spark.job import KEEP, OtherJobError, job_record
+from selectroute.spark.job import KEEP, Commit, OtherJobError, job_record
 from selectroute.spark.sources.checkpoint import FRAME, batch_offsets, done_batches, planned_batches
 from selectroute.spark.sources.files.lister import planned_files
 from selectroute.spark.sources.files.reader import DeadLetterBatch, read
@@ -125,23 +125,23 @@ def audit(
         KafkaClientError: the cluster does not answer.
     """
     record = job_record(output)
-    found = Audit()
+    report = Audit()
     commits = Commits(output)
-    read_commits = list(_read_commits(commits, found))
+    read_commits = list(_read_commits(commits, report))
     checker = commits.tables.checker(digests)
     for done, commit in enumerate(read_commits):
-        _check_counts(commit, found)
-        _check_files(checker, commits, commit, found)
+        _check_counts(commit, report)
+        _check_files(checker, commits, commit, report)
         if recount:
-            _recount(record["input"], commit, file_format, found)
+            _recount(record["input"], commit, file_format, report)
         advance(done + 1)
     for batch, sentence in checker.strays(commits.is_committed):
-        found.find(batch, sentence)
-    _check_inputs(commits, record["input"], found)
-    check_source(record, read_commits, found)
+        report.find(batch, sentence)
+    _check_inputs(commits, record["input"], report)
+    check_source(record, read_commits, report)
     for topic, ids in sorted(record.get("destinations", {}).items()):
         if len(ids) > 1:
-            found.find(
+            report.find(
                 None,
                 f"the topic {topic} was created again, {counted(len(ids) - 1, 'time')}, after subscriptions "
                 "had been delivered to it: what was delivered before is not in it",
@@ -149,49 +149,49 @@ def audit(
     if kafka is not None:
         with kafka.wire() as wire:
             check_system(record, wire)
-            check_topics(wire, record, read_commits, found)
-    _check_accounting(commits, read_commits, found)
-    return found
+            check_topics(wire, record, read_commits, report)
+    _check_accounting(commits, read_commits, report)
+    return report
 
 
-def _read_commits(commits: Commits, found: Audit) -> Iterator[dict[str, Any]]:
+def _read_commits(commits: Commits, report: Audit) -> Iterator[dict[str, Any]]:
     batches, side_batches = commits.batches(), commits.side_batches()
     missing = sorted(set(range(batches[-1] + 1)) - set(batches)) if batches else []
     if missing:
-        found.find(None, f"no commit of {listed_briefly('batch', missing)}, but of later batches")
+        report.find(None, f"no commit of {listed_briefly('batch', missing)}, but of later batches")
     for batch in (*batches, *side_batches):
         try:
             commit = commits.read(batch)
         except SelectRouteError as error:
-            found.find(batch, str(error))
+            report.find(batch, str(error))
             continue
         if commit is None:  # removed during the audit
-            found.find(batch, "its commit was removed")
+            report.find(batch, "its commit was removed")
             continue
         kind = kind_of(commit)
-        found.batches += batch >= 0
-        found.backfills += kind == BACKFILL
-        found.replays += kind == REPLAY
-        counted = {BACKFILL: found.backfilled, REPLAY: found.replayed}.get(kind, found.counts)
+        report.batches += batch >= 0
+        report.backfills += kind == BACKFILL
+        report.replays += kind == REPLAY
+        counted = {BACKFILL: report.backfilled, REPLAY: report.replayed}.get(kind, report.counts)
         counted.add(Counts(**commit["counts"]))
         yield commit
 
 
-def _check_inputs(commits: Commits, input: str, found: Audit) -> None:
+def _check_inputs(commits: Commits, input: str, report: Audit) -> None:
     """Find the files that were changed after they were read: the new content is in no batch."""
     try:
-        for one in changed_files(commits, input):
-            found.find(one.batch, one.sentence)
+        for file in changed_files(commits, input):
+            report.find(file.batch, file.sentence)
     except SelectRouteError:  # a damaged commit, which is another finding
         return
 
 
-def _check_counts(commit: Mapping[str, Any], found: Audit) -> None:
+def _check_counts(commit: Commit, report: Audit) -> None:
     """Compare the counts of a batch with each other and with the rows of its files."""
     batch, counts = commit["batch"], Counts(**commit["counts"])
     accounted = counts.routed + counts.unrouted + counts.dead_lettered
     if counts.messages != accounted:
-        found.find(batch, f"it read {counted(counts.messages, 'message')} but accounts for {accounted:,}")
+        report.find(batch, f"it read {counted(counts.messages, 'message')} but accounts for {accounted:,}")
     rows = dict.fromkeys(SINKS, 0)
     for file in commit["files"]:
         sink = file["path"].split("/", 1)[0]
@@ -203,33 +203,33 @@ def _check_counts(commit: Mapping[str, Any], found: Audit) -> None:
     }
     if sum(counts.policies.values()) != counts.unrouted:
         of_policies = sum(counts.policies.values())
-        found.find(
+        report.find(
             batch,
             f"it counts {counted(counts.unrouted, 'unrouted message')}, but {of_policies:,} by their policy",
         )
     for sink, expected in wanted.items():
         if rows[sink] != expected:
-            found.find(
+            report.find(
                 batch, f"it counts {expected:,} {sink}, but its files have {counted(rows[sink], 'row')}"
             )
 
 
-def _check_files(checker: Checker, commits: Commits, commit: Mapping[str, Any], found: Audit) -> None:
+def _check_files(checker: Checker, commits: Commits, commit: Commit, report: Audit) -> None:
     """Compare the published files of a batch with its commit."""
     batch = commit["batch"]
-    # Checked first: what is published afterwards is found in place.
+    # Checked first: files that are published afterwards are in place.
     pending = commits.is_pending(commit)
     if pending:
-        found.pending.append(batch)  # committed; the job publishes it, or its next start
+        report.pending.append(batch)  # committed; the job publishes it, or its next start
     checked = checker.check(batch, commit["files"], pending)
-    found.absent.extend(checked.absent)
-    found.files += checked.files
-    found.bytes += checked.bytes
+    report.absent.extend(checked.absent)
+    report.files += checked.files
+    report.bytes += checked.bytes
     for sentence in checked.problems:
-        found.find(batch, sentence)
+        report.find(batch, sentence)
 
 
-def _check_accounting(commits: Commits, known: Iterable[Mapping[str, Any]], found: Audit) -> None:
+def _check_accounting(commits: Commits, known: Iterable[Commit], report: Audit) -> None:
     """Compare ``accounting.jsonl`` with the commits. Later batches have lines, too, and one that is not yet
     published may have none.
     """
@@ -241,41 +241,41 @@ def _check_accounting(commits: Commits, known: Iterable[Mapping[str, Any]], foun
         lines = path.read().decode().splitlines()
         written = {json.loads(line)["batch"]: line for line in lines}
     except (OSError, ValueError, KeyError, TypeError) as error:
-        found.find(None, f"{path} can't be read ({error}); the next start rebuilds it")
+        report.find(None, f"{path} can't be read ({error}); the next start rebuilds it")
         return
     if not path.is_local:
         wanted = {batch: line for batch, line in wanted.items() if batch in written}
     wrong = [batch for batch, line in wanted.items() if written.get(batch) != line]
     wrong += [batch for batch in written if batch not in wanted and not commits.is_committed(batch)]
     if wrong or len(written) != len(lines):
-        found.find(
+        report.find(
             wrong[0] if wrong else None,
             f"{path.name} differs from the commits of {listed_briefly('batch', wrong or written)}; "
             "the next start rebuilds it",
         )
 
 
-def _recount(input: str, commit: Mapping[str, Any], file_format: str, found: Audit) -> None:
+def _recount(input: str, commit: Commit, file_format: str, report: Audit) -> None:
     """Read the inputs of a batch again, if none was changed, and count their messages."""
     batch, inputs = commit["batch"], read_files(commit)
     if batch < 0 or "sizes" not in commit["inputs"]:
         return
     folder = Location.of(input)
-    if not all(one.is_same((folder / one.source).entry()) for one in inputs):
+    if not all(file.is_same((folder / file.source).entry()) for file in inputs):
         return
-    files = {folder / one.source: one.size or 0 for one in inputs}
+    files = {folder / file.source: file.size or 0 for file in inputs}
     messages = 0
     for splits in plan_in(folder, files.items(), file_format, 1):
         for split in splits:
-            for one in read(split, (), _BLOCK):
-                messages += one.count if isinstance(one, DeadLetterBatch) else len(one.rows)
-    found.recounted += 1
+            for part in read(split, (), _BLOCK):
+                messages += part.count if isinstance(part, DeadLetterBatch) else len(part.rows)
+    report.recounted += 1
     expected = commit["counts"]["messages"]
     if messages != expected:
-        found.find(batch, f"its inputs have {counted(messages, 'message')}, but it counts {expected:,}")
+        report.find(batch, f"its inputs have {counted(messages, 'message')}, but it counts {expected:,}")
 
 
-def check_source(record: Mapping[str, Any], commits: Sequence[Mapping[str, Any]], found: Audit) -> None:
+def check_source(record: Mapping[str, Any], commits: Sequence[Commit], report: Audit) -> None:
     """Compare commits with the planned and finished batches in Spark's checkpoint.
 
     Args:
@@ -285,108 +285,103 @@ def check_source(record: Mapping[str, Any], commits: Sequence[Mapping[str, Any]]
     """
     checkpoint = read_only_copy(record["checkpoint"])
     live = [commit for commit in commits if commit["batch"] >= 0]
-    found.inputs = sum(commit["inputs"]["count"] for commit in live)
+    report.inputs = sum(commit["inputs"]["count"] for commit in live)
     last = max((commit["batch"] for commit in live), default=-1)
     try:
         planned, done = planned_batches(checkpoint), done_batches(checkpoint)
-        found.pending += [batch for batch in planned if batch > last]
+        report.pending += [batch for batch in planned if batch > last]
         for batch in done:
             if batch > last:
-                found.find(batch, "it is done in Spark's checkpoint, but not committed")
+                report.find(batch, "it is done in Spark's checkpoint, but not committed")
         if last not in planned:
             if live:
-                found.find(
+                report.find(
                     last,
                     f"the checkpoint {record['checkpoint']} has no plan of it: it is older than this output",
                 )
             return
         if record["input"].startswith(PREFIX):
-            _check_records(checkpoint, planned, live, found)
+            _check_records(checkpoint, planned, live, report)
         elif record["input"].startswith(FRAME):
-            _check_offsets(checkpoint, planned, live, found)
+            _check_offsets(checkpoint, planned, live, report)
         else:
-            _check_names(checkpoint, planned, last, live, found)
+            _check_names(checkpoint, planned, last, live, report)
     except SelectRouteError as error:
-        found.find(None, str(error))
+        report.find(None, str(error))
 
 
 def _check_names(
-    checkpoint: Path, planned: Sequence[int], last: int, live: Sequence[Mapping[str, Any]], found: Audit
+    checkpoint: Path, planned: Sequence[int], last: int, live: Sequence[Commit], report: Audit
 ) -> None:
     """Compare the files of the commits with each other, and with the plans that Spark still has."""
     taken = Counter(name for commit in live for name in commit["inputs"]["sizes"])
     twice = sorted(name for name, times in taken.items() if times > 1)
     if twice:
-        found.find(None, f"in more than one commit: {listed_briefly('input', twice)}")
+        report.find(None, f"in more than one commit: {listed_briefly('input', twice)}")
     plans = {
-        batch: {one.name for one in planned_files(checkpoint, batch)} for batch in planned if batch <= last
+        batch: {file.name for file in planned_files(checkpoint, batch)} for batch in planned if batch <= last
     }
     lost = sorted(set().union(*plans.values()) - taken.keys())
     if lost:
-        found.find(None, f"planned, but in no commit: {listed_briefly('input', lost)}")
+        report.find(None, f"planned, but in no commit: {listed_briefly('input', lost)}")
     read = {commit["batch"]: commit["inputs"]["sizes"].keys() for commit in live}
     unknown = sorted(set().union(*(names - plans[batch] for batch, names in read.items() if batch in plans)))
     if unknown := [name for name in unknown if name not in twice]:
-        found.find(None, f"in a commit, but not planned: {listed_briefly('input', unknown)}")
+        report.find(None, f"in a commit, but not planned: {listed_briefly('input', unknown)}")
 
 
-def _check_offsets(
-    checkpoint: Path, planned: Sequence[int], live: Sequence[Mapping[str, Any]], found: Audit
-) -> None:
+def _check_offsets(checkpoint: Path, planned: Sequence[int], live: Sequence[Commit], report: Audit) -> None:
     """Compare the offsets of the commits, in the sources of a DataFrame, with Spark's plan."""
     for commit in live:
         batch = commit["batch"]
         if batch in planned and commit["inputs"]["offsets"] != batch_offsets(checkpoint, batch):
-            found.find(batch, "it read other offsets than Spark planned")
+            report.find(batch, "it read other offsets than Spark planned")
 
 
-def _check_records(
-    checkpoint: Path, planned: Sequence[int], live: Sequence[Mapping[str, Any]], found: Audit
-) -> None:
+def _check_records(checkpoint: Path, planned: Sequence[int], live: Sequence[Commit], report: Audit) -> None:
     """Compare the offsets of the commits with each other, with Spark's plan and with their counts."""
     first = first_offsets(checkpoint)
     reached: dict[tuple[str, int], Range] = {}
     for topic, partitions in positions_of(first).items():
         id = identity_of(first, topic).id
-        reached |= {
-            (topic, int(number)): Range(topic, int(number), 0, at, id) for number, at in partitions.items()
-        }
+        for number, at in partitions.items():
+            reached[topic, int(number)] = Range(topic, int(number), 0, at, id)
     another: set[str] = set()
     for commit in live:
         batch, ranges = commit["batch"], ranges_of(commit["inputs"])
         known = batch in planned and (not batch or batch - 1 in planned)
         if known and ranges != batch_ranges(checkpoint, batch):
-            found.find(batch, "it read other offsets than Spark planned")
-        for one in ranges:
-            last = reached.get(one[:2], one._replace(end=0))
+            report.find(batch, "it read other offsets than Spark planned")
+        for span in ranges:
+            last = reached.get(span[:2], span._replace(end=0))
             before = last.end
-            if last.id not in ("", one.id):
+            if last.id not in ("", span.id):
                 before = 0
-                if one.source not in another:
-                    another.add(one.source)
-                    found.find(
+                if span.source not in another:
+                    another.add(span.source)
+                    report.find(
                         batch,
-                        f"it begins the topic {one.topic} anew, as {one.source}, which was created again: "
+                        f"it begins the topic {span.topic} anew, as {span.source}, which was created again: "
                         "records of the one before may not have been read",
                     )
-            elif last.history < one.history and one.start < before:
-                found.find(
+            elif last.history < span.history and span.start < before:
+                report.find(
                     batch,
-                    f"{one.topic}/{one.partition} had lost its records from offset {one.start} on, of which "
-                    f"{before - one.start:,} had been read: what is there since is {one.source}",
+                    f"{span.topic}/{span.partition} had lost its records from offset {span.start} on, "
+                    f"of which {before - span.start:,} had been read: what is there since is {span.source}",
                 )
-                before = one.start
-            found.skipped += one.skipped
-            if one.start - one.skipped != before:
-                what = "skips" if one.start > before else "repeats"
-                between = one._replace(start=min(before, one.start), end=max(before, one.start))
-                found.find(batch, f"it {what} {between}")
-            reached[one[:2]] = one
+                before = span.start
+            report.skipped += span.skipped
+            if span.start - span.skipped != before:
+                what = "skips" if span.start > before else "repeats"
+                between = span._replace(start=min(before, span.start), end=max(before, span.start))
+                report.find(batch, f"it {what} {between}")
+            reached[span[:2]] = span
         gaps = sum(commit["inputs"].get("gaps", {}).values())
-        found.gaps += gaps
+        report.gaps += gaps
         offsets, messages = commit["inputs"]["count"], commit["counts"]["messages"]
         if offsets - gaps != messages:
-            found.find(
+            report.find(
                 batch,
                 f"it has {counted(offsets, 'offset')}, {gaps:,} of them without a record, but "
                 f"{counted(messages, 'message')}",
@@ -403,9 +398,7 @@ def check_system(record: Mapping[str, Any], wire: Wire) -> None:
         )
 
 
-def check_topics(
-    wire: Wire, record: Mapping[str, Any], commits: Sequence[Mapping[str, Any]], found: Audit
-) -> None:
+def check_topics(wire: Wire, record: Mapping[str, Any], commits: Sequence[Commit], report: Audit) -> None:
     """Compare the topics that a job has read, delivers to and keeps commit tokens in with those of Kafka.
 
     Args:
@@ -418,26 +411,26 @@ def check_topics(
     """
     read: dict[str, dict[str, Range]] = {}
     ids: dict[str, str] = {}
-    for one in (one for commit in commits if commit["batch"] >= 0 for one in ranges_of(commit["inputs"])):
-        if ids.setdefault(one.topic, one.id) != one.id:
-            ids[one.topic], read[one.topic] = one.id, {}
-        read.setdefault(one.topic, {})[str(one.partition)] = one
+    for span in (span for commit in commits if commit["batch"] >= 0 for span in ranges_of(commit["inputs"])):
+        if ids.setdefault(span.topic, span.id) != span.id:
+            ids[span.topic], read[span.topic] = span.id, {}
+        read.setdefault(span.topic, {})[str(span.partition)] = span
     sent = {topic: of_topic[-1] for topic, of_topic in record.get("destinations", {}).items()}
     sent |= {record["tokens"]: record["tokens_id"]} if "tokens" in record else {}
     there = wire.partitions([*read, *sent])
     for topic in sorted({*read, *sent}):
         change = None
         if topic not in there:
-            found.find(None, f"the topic {topic} is no longer in Kafka")
+            report.find(None, f"the topic {topic} is no longer in Kafka")
         elif topic in read:
             last = read[topic]
-            was = Identity(ids[topic], epochs={number: one.epoch for number, one in last.items()})
-            change = changed(wire, topic, {number: one.end for number, one in last.items()}, was, {}, set())
+            was = Identity(ids[topic], epochs={number: span.epoch for number, span in last.items()})
+            change = changed(wire, topic, {number: span.end for number, span in last.items()}, was, {}, set())
         elif (now := wire.ids.get(topic, "")) not in ("", sent[topic]):
-            found.find(
+            report.find(
                 None,
                 f"the topic {topic}, which the job writes, was created again (its id was {sent[topic]}, and "
                 f"is {now}): what was written before is not in it",
             )
         if change is not None:
-            found.find(None, change.sentence)
+            report.find(None, change.sentence)

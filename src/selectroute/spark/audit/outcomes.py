@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from selectroute.kafka.record import Range, Record
 from selectroute.spark.batch.commits import Commits
-from selectroute.spark.job import job_record
+from selectroute.spark.job import Commit, job_record
 from selectroute.spark.sources.checkpoint import FRAME
 from selectroute.spark.sources.files.source import ReadFile, read_files
 from selectroute.spark.sources.files.splits import PARQUET_SUFFIXES
@@ -64,9 +64,7 @@ def busiest(output: Where, top: int) -> Busiest:
     return Busiest(list(zip(ids, counts_of_ids, strict=True)), absent)
 
 
-_NONE_COUNTED: Final = pa.table(
-    {"subscription": pa.array([], pa.string()), "count": pa.array([], pa.int64())}
-)
+_NONE_COUNTED: Final = pa.schema([("subscription", pa.string()), ("count", pa.int64())]).empty_table()
 _COUNTED_ROWS: Final = 1 << 18
 """Counts to collect before they are summed."""
 
@@ -98,7 +96,7 @@ class Place(NamedTuple):
         parts = zip(("", "partition ", "offset "), self, strict=True)
         return ", ".join(f"{name}{value}" for name, value in parts if value is not None)
 
-    def may_be_in(self, commit: Mapping[str, Any]) -> bool:
+    def may_be_in(self, commit: Commit) -> bool:
         """Return whether a batch may have read messages at this position, by its commit alone."""
         inputs = commit["inputs"]
         if self.source is None or commit["batch"] < 0:
@@ -107,10 +105,10 @@ class Place(NamedTuple):
             return self.source in {as_written(name) for name in inputs["sizes"]}
         if "end" in inputs:
             return any(
-                one.source == self.source
-                and self.partition in (None, one.partition)
-                and (self.offset is None or one.start <= self.offset < one.end)
-                for one in ranges_of(inputs)
+                range_.source == self.source
+                and self.partition in (None, range_.partition)
+                and (self.offset is None or range_.start <= self.offset < range_.end)
+                for range_ in ranges_of(inputs)
             )
         return True
 
@@ -128,7 +126,7 @@ ANY: Final = Place()
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class MessageOutcome:
     """Delivery, or unrouted message, with the message's text, or the reason why it is ``missing``.
 
     ``subscription`` is None for an unrouted message. ``headers`` are those of a Kafka record; for one without
@@ -155,7 +153,7 @@ def newest_outcomes(
     fetch: Fetch | None = None,
     place: Place = ANY,
     subscription: str | None = None,
-) -> list[Outcome]:
+) -> list[MessageOutcome]:
     """Return the newest deliveries, or unrouted messages, the newest last, of committed batches only.
 
     Reads batches from the newest on until there are enough, each file in pieces.
@@ -167,18 +165,18 @@ def newest_outcomes(
         since: the first batch of the stream to consider; excludes backfills and replays.
         fetch: reads Kafka records; without it only the positions of a Kafka job's messages are returned.
         place: selects messages.
-        subscription: that of the deliveries; all unless given.
+        subscription: the id of a subscription; None for all.
 
     Raises:
         JobError: the folder is not a job's.
     """
     record = job_record(output)
     commits = Commits(output)
-    newest = sorted(commits.all(since), key=lambda one: (one["committed"], one["batch"]))
+    newest = sorted(commits.all(since), key=lambda commit: (commit["committed"], commit["batch"]))
     files: dict[str, ReadFile] = {}
     for commit in newest:
-        files |= {one.source: one for one in read_files(commit)}
-    taken: list[Outcome] = []
+        files |= {file.source: file for file in read_files(commit)}
+    taken: list[MessageOutcome] = []
     for commit in reversed(newest):
         left = limit - len(taken)
         if left <= 0:
@@ -189,29 +187,35 @@ def newest_outcomes(
         rows.extend(_rows(commits, commit, sink, subscription, place))
         taken[:0] = [_outcome(record["input"], commit["batch"], row, files) for row in rows]
     if fetch is not None and record["input"].startswith(PREFIX):
-        of_batches = {one["batch"]: one for one in newest}
-        at = [Place(one.source, one.partition, one.offset) for one in taken]
-        places = [record_place(of_batches[one.batch], place) for one, place in zip(taken, at, strict=True)]
-        records = fetch([one for one in places if one is not None])
+        of_batches = {commit["batch"]: commit for commit in newest}
+        at = [Place(outcome.source, outcome.partition, outcome.offset) for outcome in taken]
+        places = [
+            record_place(of_batches[outcome.batch], place) for outcome, place in zip(taken, at, strict=True)
+        ]
+        records = fetch([position for position in places if position is not None])
         taken = [
-            _with_record(one, None if place is None else records.get(place))
-            for one, place in zip(taken, places, strict=True)
+            _with_record(outcome, None if place is None else records.get(place))
+            for outcome, place in zip(taken, places, strict=True)
         ]
     return taken
 
 
-def record_place(commit: Mapping[str, Any], place: Place) -> Range | None:
+def record_place(commit: Commit, place: Place) -> Range | None:
     """Return where the record of Kafka at a position is, by the commit of a batch that read it; None if the
     batch did not.
     """
-    for one in ranges_of(commit["inputs"]):
+    for range_ in ranges_of(commit["inputs"]):
         offset = place.offset
-        if (one.source, one.partition) == place[:2] and offset is not None and one.start <= offset < one.end:
-            return one._replace(start=offset, end=offset + 1, skipped=0)
+        if (
+            (range_.source, range_.partition) == place[:2]
+            and offset is not None
+            and range_.start <= offset < range_.end
+        ):
+            return range_._replace(start=offset, end=offset + 1, skipped=0)
     return None
 
 
-def _with_record(outcome: Outcome, record: Record | None) -> Outcome:
+def _with_record(outcome: MessageOutcome, record: Record | None) -> MessageOutcome:
     if record is None:
         return replace(outcome, missing=f"{outcome.missing} is no longer in Kafka")
     headers = [(name, None if value is None else _text(value)) for name, value in record.headers]
@@ -224,7 +228,7 @@ def _text(value: bytes) -> str:
 
 
 def _rows(
-    commits: Commits, commit: Mapping[str, Any], sink: str, subscription: str | None, place: Place
+    commits: Commits, commit: Commit, sink: str, subscription: str | None, place: Place
 ) -> Iterator[dict[str, Any]]:
     """Yield the wanted rows of a batch; none of a file that was moved away."""
     columns = [name for name in SCHEMAS[sink].names if name in _COLUMNS]
@@ -235,22 +239,20 @@ def _rows(
         yield from rows.to_pylist()
 
 
-def _outcome(origin: str, batch: int, row: Mapping[str, Any], files: Mapping[str, ReadFile]) -> Outcome:
-    text, missing = _message(origin, row, files)
-    found = {name: row.get(name) for name in _COLUMNS}
-    return Outcome(batch=batch, **found, message=text, missing=missing)  # type: ignore[arg-type]
+def _outcome(input: str, batch: int, row: dict[str, Any], files: Mapping[str, ReadFile]) -> MessageOutcome:
+    text, missing = _message(input, row, files)
+    values = {name: row.get(name) for name in _COLUMNS}
+    return MessageOutcome(batch=batch, **values, message=text, missing=missing)  # type: ignore[arg-type]
 
 
-def _message(
-    origin: str, row: Mapping[str, Any], files: Mapping[str, ReadFile]
-) -> tuple[str | None, str | None]:
+def _message(input: str, row: dict[str, Any], files: Mapping[str, ReadFile]) -> tuple[str | None, str | None]:
     """Return the message from its source and None, or None and the reason why it is missing."""
     source, offset = row["source"], row["offset"]
-    if origin.startswith(PREFIX):
+    if input.startswith(PREFIX):
         return None, f"record {offset} of partition {row['partition']} of the Kafka topic {source}"
-    if origin.startswith(FRAME):
+    if input.startswith(FRAME):
         return None, "rows of a DataFrame can be read only while their batch is routed"
-    path = Location.of(origin) / source
+    path = Location.of(input) / source
     if (entry := path.entry()) is None:
         return None, f"{path} is gone"
     known = files.get(source)

@@ -25,7 +25,7 @@ from selectroute.spark.batch.commits import Commits
 from selectroute.spark.batch.pins import Pin, PinError
 from selectroute.spark.batch.router import Router
 from selectroute.spark.folder import OutputFolder
-from selectroute.spark.job import PARQUET, Job, JobError, job_record
+from selectroute.spark.job import PARQUET, Commit, Job, JobError, job_record
 from selectroute.spark.sources.open_source import source_of
 from selectroute.spark.sources.source import Source
 from selectroute.spark.tables.schemas import DEAD_LETTERS, DELIVERIES, SCHEMAS, SINKS, UNROUTED, decoded
@@ -152,8 +152,8 @@ class Reruns:
         if lost:
             why = f"the new files differ, and {lost[0]} does not exist any more to compare rows"
             return Rerun(batch, revision, "gone", why)
-        found = _differences(_rows_of(self._done, commit), _rows_of(self._router.commits, new))
-        return Rerun(batch, revision, "other rows" if found else "same rows", "; ".join(found))
+        differences = _differences(_rows_of(self._done, commit), _rows_of(self._router.commits, new))
+        return Rerun(batch, revision, "other rows" if differences else "same rows", "; ".join(differences))
 
     def _check(self) -> None:
         job, into = self._job, self._into
@@ -176,16 +176,16 @@ def _digests(files: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     return [(file["path"].split("/")[0], file["sha256"]) for file in files]
 
 
-def _rows_of(commits: Commits, commit: Mapping[str, Any]) -> dict[str, pa.Table]:
+def _rows_of(commits: Commits, commit: Commit) -> dict[str, pa.Table]:
     """Return all rows of a batch by sink, sorted, with dictionaries decoded."""
-    found = {}
+    tables = {}
     for sink in SINKS:
         plain = decoded(SCHEMAS[sink])
         rows = commits.tables.rows(sink, commit["batch"], plain.names, commit["files"])
-        parts = [pa.Table.from_batches([one]).cast(plain) for one in rows]
+        parts = [pa.Table.from_batches([batch]).cast(plain) for batch in rows]
         table = pa.concat_tables([plain.empty_table(), *parts])
-        found[sink] = table.sort_by([(name, "ascending") for name in _KEYS[sink]]).combine_chunks()
-    return found
+        tables[sink] = table.sort_by([(name, "ascending") for name in _KEYS[sink]]).combine_chunks()
+    return tables
 
 
 def _differences(published: Mapping[str, pa.Table], rerouted: Mapping[str, pa.Table]) -> list[str]:
@@ -200,13 +200,13 @@ def _differences(published: Mapping[str, pa.Table], rerouted: Mapping[str, pa.Ta
     }
     key = _KEYS[DELIVERIES]
     actual = dict(rerouted) | {DELIVERIES: _without(rerouted[DELIVERIES], refused, key)}
-    found = [
+    differences = [
         f"{sink}: {clause}" for sink in SINKS if (clause := _difference(sink, expected[sink], actual[sink]))
     ]
     missing = _without(refused, rerouted[DELIVERIES], key)
     if len(missing):
-        found.append(f"{len(missing):,} refused deliveries were not made, the first {_place(missing)}")
-    return found
+        differences.append(f"{len(missing):,} refused deliveries were not made, the first {_place(missing)}")
+    return differences
 
 
 def _difference(sink: str, expected: pa.Table, actual: pa.Table) -> str:

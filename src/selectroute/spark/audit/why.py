@@ -17,15 +17,14 @@ from selectroute.kafka.binding import KafkaBinding, KafkaBindingError
 from selectroute.kafka.errors import RecordError
 from selectroute.kafka.record import message_of
 from selectroute.selector.message import Message
-from selectroute.spark.audit.outcomes import Fetch, Outcome, Place, newest_outcomes, record_place
+from selectroute.spark.audit.outcomes import Fetch, MessageOutcome, Place, newest_outcomes, record_place
 from selectroute.spark.batch.commits import Commits
 from selectroute.spark.columns.binding import BY_NAME, Binding
-from selectroute.spark.job import JobError, MessageNotFoundError, job_record
+from selectroute.spark.job import Commit, JobError, MessageNotFoundError, job_record
 from selectroute.spark.replay.letters import wanted_letters
 from selectroute.spark.replay.request import ReplayFilterSpec
 from selectroute.spark.sources.checkpoint import FRAME
-from selectroute.spark.sources.files.bound_columns import Bound
-from selectroute.spark.sources.files.reader import DeadLetterBatch, Messages, read
+from selectroute.spark.sources.files.reader import Bound, DeadLetterBatch, MessageBatch, read
 from selectroute.spark.sources.files.source import bound_by, read_files
 from selectroute.spark.sources.files.splits import plan_in
 from selectroute.spark.sources.kafka.config import PREFIX
@@ -34,7 +33,7 @@ from selectroute.storage import Location
 from selectroute.storage.location import Where
 
 _ANY_BYTES: Final = 1 << 30
-"""Bytes of a message that is read again: what is too large, the job has decided."""
+"""Maximum bytes of a message that is read again: the job has already refused longer ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,7 @@ class Why:
 
     batch: int
     revision: int
-    deliveries: list[Outcome]
+    deliveries: list[MessageOutcome]
     letters: list[DeadLetter]
     replays: dict[int, int]
     message: Message | None
@@ -95,9 +94,11 @@ def why(
     wanted = ReplayFilterSpec(
         sources=(place.source,), partitions=(place.partition or 0,), offsets=(place.offset,)
     )
-    letters = [one for one in wanted_letters(output, wanted) if one.subscription in (None, subscription)]
-    took = {one.replay for one in letters if one.replay is not None}
-    replays = {batch: _revision_of(commits, batch) for batch in sorted(took, reverse=True)}
+    letters = [
+        letter for letter in wanted_letters(output, wanted) if letter.subscription in (None, subscription)
+    ]
+    took = {letter.replay for letter in letters if letter.replay is not None}
+    replays = {batch: int((commits.read(batch) or {})["revision"]) for batch in sorted(took, reverse=True)}
     if record["input"].startswith(PREFIX):
         message = _of_record(record, commit, place, fetch)
     elif record["input"].startswith(FRAME):
@@ -119,13 +120,7 @@ def why(
     return Why(commit["batch"], revision, delivered, letters, replays, known, unread, row, verdict, newest)
 
 
-def _revision_of(commits: Commits, replay: int) -> int:
-    commit = commits.read(replay)
-    assert commit is not None, "letters are taken by the commit of a replay"
-    return int(commit["revision"])
-
-
-def _commit_of(commits: Commits, place: Place) -> Mapping[str, Any]:
+def _commit_of(commits: Commits, place: Place) -> Commit:
     """Return the commit of the batch of the stream that read a message."""
     for batch in reversed(commits.batches()):
         commit = commits.read(batch)
@@ -134,30 +129,26 @@ def _commit_of(commits: Commits, place: Place) -> Mapping[str, Any]:
     raise MessageNotFoundError(f"no committed batch has read {place}")
 
 
-def _of_record(
-    record: Mapping[str, Any], commit: Mapping[str, Any], place: Place, fetch: Fetch | None
-) -> Message | str:
+def _of_record(record: Mapping[str, Any], commit: Commit, place: Place, fetch: Fetch | None) -> Message | str:
     if fetch is None:
         raise JobError("the message is a record of Kafka: say with --kafka-servers where to read it")
     position = record_place(commit, place._replace(partition=place.partition or 0))
-    found = None if position is None else fetch([position]).get(position)
-    if found is None:
+    kafka_record = None if position is None else fetch([position]).get(position)
+    if kafka_record is None:
         raise MessageNotFoundError(f"{place} is no longer in Kafka")
     try:
         binding = KafkaBinding.recorded(record.get("kafka_binding"))
     except KafkaBindingError as error:
         raise JobError(f"{place} cannot be judged without the job: {error}") from error
     try:
-        return message_of(found, binding)
+        return message_of(kafka_record, binding)
     except RecordError as error:
         return str(error)
 
 
-def _of_file(
-    input: str, commit: Mapping[str, Any], place: Place, file_format: str, bound: Bound
-) -> Message | str:
+def _of_file(input: str, commit: Commit, place: Place, file_format: str, bound: Bound) -> Message | str:
     folder = Location.of(input)
-    (file,) = (one for one in read_files(commit) if as_written(one.source) == place.source)
+    (file,) = (read_file for read_file in read_files(commit) if as_written(read_file.source) == place.source)
     path = folder / file.source
     if not file.is_same(entry := path.entry()):
         change = "it is gone" if entry is None else file.change(entry) or "its size was not recorded"
@@ -171,6 +162,6 @@ def _of_file(
                     return part.message
                 case DeadLetterBatch(rows=rows) if rows is not None and place.offset in rows:
                     return part.message
-                case Messages(full=full) if full is not None and place.offset in part.rows:
+                case MessageBatch(full=full) if full is not None and place.offset in part.rows:
                     return next(full.messages(np.flatnonzero(part.rows == place.offset)))
     raise MessageNotFoundError(f"{path} has no line or row {place.offset}, counted from 0")

@@ -28,7 +28,7 @@ from selectroute.index.snapshot_files import latest_revision, locked, published_
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.batch.commits import BACKFILL, REPLAY, STREAM
 from selectroute.spark.columns.snapshot_ref import SnapshotRef, lease
-from selectroute.spark.destinations.kafka.writer import Topic
+from selectroute.spark.destinations.destination import Topic
 from selectroute.storage import Location
 from selectroute.storage.owned import shared
 

@@ -42,9 +42,8 @@ from selectroute.spark.batch.pins import (
     written_plan,
 )
 from selectroute.spark.columns.snapshot_ref import SnapshotRef, open_once
-from selectroute.spark.destinations.destination import names_of
+from selectroute.spark.destinations.destination import MissingDestinations, names_of
 from selectroute.spark.destinations.kafka.topics import KafkaTopics
-from selectroute.spark.destinations.missing import MissingDestinations
 from selectroute.spark.destinations.queues.queues import JobQueues
 from selectroute.spark.job import FAIL, CommitError, Job, Unrouted
 from selectroute.spark.sources.source import BatchInput, Outcome, Source
@@ -347,7 +346,7 @@ class Router:
             "revision": pinned.revision,
             "digest": pinned.digest,
             "staging": staging.name,
-            "inputs": {**inputs, **outcome.found},
+            "inputs": {**inputs, **outcome.additions},
             "counts": asdict(counts),
             "files": files,
             "committed": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -47,7 +47,7 @@ class Cast:
 
     Attributes:
         type: ``byte``, ``short``, ``int``, ``long``, ``float``, ``double`` or ``string``.
-        column: the column's name; None: that of the identifier.
+        column: the column's name; None for the name of the identifier.
     """
 
     type: str
@@ -79,12 +79,14 @@ class Binding:
 
     def __post_init__(self) -> None:
         check_argument(self.columns, Mapping, "columns", "a dict such as {'JMSType': 'kind'}")
-        for name, one in self.columns.items():
-            if not isinstance(one, str | Cast):
-                raise BindingError(f"the binding of {name!r} must be a column's name or a Cast, not {one!r}")
+        for name, source in self.columns.items():
+            if not isinstance(source, str | Cast):
+                raise BindingError(
+                    f"the binding of {name!r} must be a column's name or a Cast, not {source!r}"
+                )
             fixed = "string" if name.startswith("@") else fixed_type(name)
-            if isinstance(one, Cast) and fixed not in (None, one.type):
-                raise BindingError(f"{name!r} is always of type {fixed}, not {one.type}")
+            if isinstance(source, Cast) and fixed not in (None, source.type):
+                raise BindingError(f"{name!r} is always of type {fixed}, not {source.type}")
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> Binding:
@@ -95,12 +97,12 @@ class Binding:
         """
         columns: dict[str, str | Cast] = {}
         for text in texts:
-            found = _TEXT.fullmatch(text)
-            if found is None:
+            parsed = _TEXT.fullmatch(text)
+            if parsed is None:
                 raise BindingError(
                     f"{text!r} is not a valid binding: write IDENTIFIER=COLUMN, or IDENTIFIER:TYPE=cast"
                 )
-            name, type_, source = found["name"], found["type"], found["source"]
+            name, type_, source = parsed["name"], parsed["type"], parsed["source"]
             if name in columns:
                 raise BindingError(f"{name!r} is bound twice")
             cast = _CAST.fullmatch(source)
@@ -124,17 +126,17 @@ class Binding:
                 raise BindingError(unknown_field("a binding", name, ("columns",)))
         if not isinstance(columns, Mapping):
             raise BindingError('a binding must be {"columns": {identifier: column, …}}')
-        return cls({name: _column_of(name, given) for name, given in columns.items()})
+        return cls({name: _column_of(name, source) for name, source in columns.items()})
 
     def column(self, identifier: str) -> str:
         """Return the name of the column that holds this identifier."""
-        found = self.columns.get(identifier, identifier)
-        return found if isinstance(found, str) else found.column or identifier
+        source = self.columns.get(identifier, identifier)
+        return source if isinstance(source, str) else source.column or identifier
 
     def cast(self, identifier: str) -> str | None:
         """Return the type that the column of an identifier is cast to; None for no cast."""
-        found = self.columns.get(identifier)
-        return found.type if isinstance(found, Cast) else None
+        source = self.columns.get(identifier)
+        return source.type if isinstance(source, Cast) else None
 
     @property
     def names(self) -> frozenset[str]:
@@ -142,30 +144,30 @@ class Binding:
         return frozenset(map(self.column, self.columns))
 
 
-def _column_of(name: str, given: Any) -> str | Cast:
-    if not isinstance(given, Mapping):
-        if not isinstance(given, str):
-            raise BindingError(f"the binding of {name!r} must be a column's name, not {given!r}")
-        return given
-    for key in given:
+def _column_of(name: str, source: Any) -> str | Cast:
+    if not isinstance(source, Mapping):
+        if not isinstance(source, str):
+            raise BindingError(f"the binding of {name!r} must be a column's name, not {source!r}")
+        return source
+    for key in source:
         if key not in _KEYS:
             raise BindingError(unknown_field(f"the binding of {name!r}", key, _KEYS))
-    if "type" not in given or not all(isinstance(one, str) for one in given.values()):
+    if "type" not in source or not all(isinstance(value, str) for value in source.values()):
         raise BindingError(
             f'{name!r} must be bound to a column, or to {{"type": …, "from": …}}, both strings'
         )
-    return Cast(given["type"], given.get("from"))
+    return Cast(source["type"], source.get("from"))
 
 
 BY_NAME = Binding()
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class FrameColumn:
     """Identifier with the name, the position and the type of its column.
 
-    ``type`` is that of the values that are read: after the cast to ``cast``, if it is not None, of a column
-    of type ``own``.
+    ``own`` is the type of the column, and ``type`` the type of the identifier's values, which differs if
+    ``cast`` is not None.
     """
 
     identifier: str
@@ -181,7 +183,7 @@ class Bound:
         return column if self.cast is None else cast_column(column, self.own, self.cast)
 
 
-def bind(schema: StructType, identifiers: Iterable[str], binding: Binding | None) -> tuple[Bound, ...]:
+def bind(schema: StructType, identifiers: Iterable[str], binding: Binding | None) -> tuple[FrameColumn, ...]:
     """Find the column of each identifier; one without a column is left out, and so is NULL.
 
     Raises:
@@ -190,7 +192,7 @@ def bind(schema: StructType, identifiers: Iterable[str], binding: Binding | None
     """
     binding = binding or BY_NAME
     columns, groups = columns_of(schema)
-    found: list[Bound] = []
+    bound: list[FrameColumn] = []
     for identifier in identifiers:
         column = binding.column(identifier)
         places = columns.get(column) or groups.get(column, [])
@@ -200,13 +202,13 @@ def bind(schema: StructType, identifiers: Iterable[str], binding: Binding | None
             path, own = places[0]
             cast = binding.cast(identifier)
             type_ = own if cast is None else _cast_type(identifier, column, own, cast)
-            found.append(Bound(identifier, column, path, type_, own, cast))
+            bound.append(FrameColumn(identifier, column, path, type_, own, cast))
         elif identifier in binding.columns:
             raise BindingError(
                 f"{identifier!r} is bound to column {column!r}, but the frame has no such column "
                 f"(its columns: {', '.join(schema.fieldNames()) or 'none'})"
             )
-    return tuple(found)
+    return tuple(bound)
 
 
 def _cast_type(identifier: str, column: str, own: DataType, cast: str) -> DataType:
@@ -233,8 +235,8 @@ def columns_of(schema: StructType) -> tuple[Places, Places]:
     columns: Places = {}
     groups: Places = {}
     for name, path, type_ in _walk(schema):
-        found = groups if isinstance(type_, StructType) and not is_mixed(type_) else columns
-        found.setdefault(name, []).append((path, type_))
+        places = groups if isinstance(type_, StructType) and not is_mixed(type_) else columns
+        places.setdefault(name, []).append((path, type_))
     return columns, groups
 
 
@@ -246,13 +248,16 @@ def _walk(schema: StructType) -> Iterator[tuple[str, Path, DataType]]:
             yield name, path, type_
         if isinstance(type_, StructType) and not is_mixed(type_) and not name.startswith("@"):
             prefix = f"{name}." if path else ""
-            inner = [(prefix + one.name, (*path, i), one.dataType) for i, one in enumerate(type_.fields)]
+            inner = [
+                (prefix + inner_field.name, (*path, i), inner_field.dataType)
+                for i, inner_field in enumerate(type_.fields)
+            ]
             waiting += reversed(inner)
 
 
 def is_mixed(type_: DataType) -> bool:
     """Return whether this is the struct type of a property whose type varies by message."""
-    return isinstance(type_, StructType) and [(one.name, type(one.dataType)) for one in type_.fields] == [
+    return isinstance(type_, StructType) and [(part.name, type(part.dataType)) for part in type_.fields] == [
         ("tag", ByteType),
         ("bits", LongType),
         ("text", StringType),
@@ -279,7 +284,7 @@ def column_at(schema: StructType, columns: Sequence[Column], path: Path) -> Colu
         names = [name.lower() for name in type_.names]
         if names.count(names[position]) > 1:
             # Spark ignores case in the names of fields, too.
-            type_ = StructType([StructField(f"f{i}", one.dataType) for i, one in enumerate(type_.fields)])
+            type_ = StructType([StructField(f"f{i}", part.dataType) for i, part in enumerate(type_.fields)])
             column = column.cast(type_)
         column, type_ = column.getField(type_.names[position]), type_.fields[position].dataType
     return column

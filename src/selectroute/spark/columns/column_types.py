@@ -32,7 +32,7 @@ from pyspark.sql.types import (
 from selectroute.arrays import tables as t
 from selectroute.index.snapshot import Snapshot
 from selectroute.kafka.binding import fixed_type
-from selectroute.match.columns.batch import MessageBatch, properties
+from selectroute.match.columns.batch import ColumnBatch, properties
 from selectroute.match.columns.columns import ColumnTypeError, check_column
 from selectroute.match.columns.from_messages import BODY, MIXED
 from selectroute.match.columns.missing import unlike_constants, unlike_sentence
@@ -40,7 +40,7 @@ from selectroute.selector.names import INVALID_NAMES, breaches
 from selectroute.spark.columns.binding import (
     BY_NAME,
     Binding,
-    Bound,
+    FrameColumn,
     Places,
     ambiguous,
     bind,
@@ -49,11 +49,11 @@ from selectroute.spark.columns.binding import (
     is_mixed,
 )
 from selectroute.spark.columns.casts import PROPERTY_TYPES, casts_of, unlike_values
-from selectroute.spark.sources.files.bound_columns import casts_of as arrow_casts_of
+from selectroute.spark.sources.files.reader import casts_of as arrow_casts_of
 
 
 class Reads(Protocol):
-    """Part of the interface of `PartitionedSnapshot`, which is never loaded whole, that concerns columns."""
+    """What a `Snapshot`, or a `PartitionedSnapshot`, which is never loaded whole, says of columns."""
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -102,10 +102,10 @@ def binds_of(identifier: str, column: str, casts: Iterable[str]) -> list[str]:
     casts: a number and a string, or only the type of a header field.
     """
     fixed = "string" if identifier.startswith("@") else fixed_type(identifier)
-    possible = [one for one in casts if fixed in (None, one)]
-    first, text = possible[:1], [one for one in possible[1:] if one == "string"]
+    possible = [cast for cast in casts if fixed in (None, cast)]
+    first, text = possible[:1], [cast for cast in possible[1:] if cast == "string"]
     source = "cast" if column == identifier else f"cast({column})"
-    return [f"{identifier}:{one}={source}" for one in (*first, *text)]
+    return [f"{identifier}:{cast}={source}" for cast in (*first, *text)]
 
 
 def can_be_property(type_: DataType) -> bool:
@@ -119,7 +119,7 @@ _BODIES = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), pa.nu
 class ReadTypes:
     """Valid types of the columns that a snapshot reads."""
 
-    def __init__(self, snapshot: Snapshot | Reads) -> None:
+    def __init__(self, snapshot: Reads) -> None:
         self.no_bytes = snapshot.no_bytes
 
     def check(self, name: str, type_: pa.DataType) -> None:
@@ -136,12 +136,12 @@ class ReadTypes:
     def unlike(
         self, columns: pa.RecordBatch, names: Iterable[str], origins: Mapping[str, str] = MappingProxyType({})
     ) -> dict[str, tuple[str, bool]]:
-        """Return those of these columns that have a type that no property has, each with its error text, and
-        whether it is bytes, which a property of another dialect may have. ``origins`` has the names that
-        columns have in their file, where these differ.
+        """Return the columns whose type no property has, each with its error text, and whether it is bytes,
+        which a property of another dialect may have. ``origins`` has the names of columns in their file,
+        where they differ.
         """
-        batch = MessageBatch(columns)
-        found: dict[str, tuple[str, bool]] = {}
+        batch = ColumnBatch(columns)
+        problems: dict[str, tuple[str, bool]] = {}
         for name in names:
             if name in (INVALID_NAMES, BODY):
                 continue
@@ -155,8 +155,8 @@ class ReadTypes:
                 except ColumnTypeError as error:
                     binds = binds_of(name, origins.get(name, name), arrow_casts_of(column.type))
                     advice = f"; bind it as {binds[0]!r}" if binds else ""
-                    found[name] = f"{error}{advice}", self.is_binary(name, column.type)
-        return found
+                    problems[name] = f"{error}{advice}", self.is_binary(name, column.type)
+        return problems
 
     def is_binary(self, name: str, type_: pa.DataType) -> bool:
         """Return whether a column is invalid only because some dialects that read it lack byte strings."""
@@ -167,7 +167,7 @@ class ReadTypes:
         return name in self.no_bytes
 
 
-def check_types(snapshot: Snapshot | Reads, bound: Collection[Bound], strict: bool = False) -> frozenset[str]:
+def check_types(snapshot: Reads, bound: Collection[FrameColumn], strict: bool = False) -> frozenset[str]:
     """Return the identifiers whose columns have a type that no property has, before any job runs.
 
     Each is a warning with the number of subscriptions affected. Bytes are not returned, because dialects with
@@ -177,26 +177,28 @@ def check_types(snapshot: Snapshot | Reads, bound: Collection[Bound], strict: bo
         ColumnTypeError: ``strict`` and there is such a column; or the body, or the column of invalid names,
             has a wrong type.
     """
-    found = unlike_types(snapshot, bound)
-    for name, (error, binary) in found.items():
+    problems = unlike_types(snapshot, bound)
+    for name, (error, binary) in problems.items():
         if strict:
             raise error
         readers = snapshot.readers(name, byte_strings=not binary) if isinstance(snapshot, Snapshot) else None
         warnings.warn(unlike_sentence(str(error), readers), stacklevel=6)
     for sentence in constants_unlike(snapshot, bound):
         warnings.warn(sentence, stacklevel=6)
-    return frozenset(name for name, (_, binary) in found.items() if not binary)
+    return frozenset(name for name, (_, binary) in problems.items() if not binary)
 
 
-def constants_unlike(snapshot: Snapshot | Reads, bound: Iterable[Bound]) -> list[str]:
+def constants_unlike(snapshot: Reads, bound: Iterable[FrameColumn]) -> list[str]:
     """Return the warnings of `unlike_constants` about the columns of a frame."""
-    types = {one.identifier: found for one in bound if (found := PROPERTY_TYPES.get(type(one.type)))}
+    types = {
+        column.identifier: arrow_type
+        for column in bound
+        if (arrow_type := PROPERTY_TYPES.get(type(column.type)))
+    }
     return [*unlike_constants(snapshot.segments, types)] if isinstance(snapshot, Snapshot) else []
 
 
-def unlike_types(
-    snapshot: Snapshot | Reads, bound: Iterable[Bound]
-) -> dict[str, tuple[ColumnTypeError, bool]]:
+def unlike_types(snapshot: Reads, bound: Iterable[FrameColumn]) -> dict[str, tuple[ColumnTypeError, bool]]:
     """Return the identifiers whose columns have a type that no property has, each with its error, and whether
     it is bytes, which a property of another dialect may have.
 
@@ -204,34 +206,36 @@ def unlike_types(
         ColumnTypeError: the body, or the column of invalid names, has a wrong type.
     """
     types = ReadTypes(snapshot)
-    found: dict[str, tuple[ColumnTypeError, bool]] = {}
-    for one in bound:
-        shown = one.type.simpleString()
-        arrow_type = MIXED if is_mixed(one.type) else PROPERTY_TYPES.get(type(one.type))
+    problems: dict[str, tuple[ColumnTypeError, bool]] = {}
+    for column in bound:
+        shown = column.type.simpleString()
+        arrow_type = MIXED if is_mixed(column.type) else PROPERTY_TYPES.get(type(column.type))
         try:
             if arrow_type is None:
                 group = "it is a struct, a group of properties: selectors read its fields"
-                is_group = isinstance(one.type, StructType)
-                mended = group if is_group else how_to_cast(one.identifier, one.column, one.type)
-                raise ColumnTypeError(one.column, shown, mended)
-            types.check(one.identifier, arrow_type)
+                is_group = isinstance(column.type, StructType)
+                mended = group if is_group else how_to_cast(column.identifier, column.column, column.type)
+                raise ColumnTypeError(column.column, shown, mended)
+            types.check(column.identifier, arrow_type)
         except ColumnTypeError as error:
             # The same text with Spark's names of column and type.
             text = str(error).split(": ", 1)[1]
-            if arrow_type is not None and (binds := binds_of(one.identifier, one.column, casts_of(one.type))):
+            if arrow_type is not None and (
+                binds := binds_of(column.identifier, column.column, casts_of(column.type))
+            ):
                 text += f"; bind it as {binds[0]!r}"
-            named = ColumnTypeError(one.column, shown, text)
-            if one.identifier in (INVALID_NAMES, BODY):
+            named = ColumnTypeError(column.column, shown, text)
+            if column.identifier in (INVALID_NAMES, BODY):
                 raise named from error
-            binary = arrow_type is not None and types.is_binary(one.identifier, arrow_type)
-            found[one.identifier] = named, binary
-    return found
+            binary = arrow_type is not None and types.is_binary(column.identifier, arrow_type)
+            problems[column.identifier] = named, binary
+    return problems
 
 
 def read_columns(
     schema: StructType,
     columns: Sequence[Column],
-    snapshot: Snapshot | Reads,
+    snapshot: Reads,
     binding: Binding | None,
     strict: bool = False,
 ) -> list[tuple[str, Column]]:
@@ -244,9 +248,9 @@ def read_columns(
     """
     bound = bind(schema, snapshot.reads, binding)
     unlike = check_types(snapshot, bound, strict)
-    read = [(one.identifier, one.read(schema, columns)) for one in bound]
+    read = [(column.identifier, column.read(schema, columns)) for column in bound]
     read = [(name, unlike_values(column) if name in unlike else column) for name, column in read]
-    if INVALID_NAMES in snapshot.reads and INVALID_NAMES not in (one.identifier for one in bound):
+    if INVALID_NAMES in snapshot.reads and INVALID_NAMES not in (column.identifier for column in bound):
         read.append((INVALID_NAMES, invalid_names(schema, columns, binding or BY_NAME)))
     return read
 
@@ -271,21 +275,20 @@ def by_identifier(schema: StructType, binding: Binding) -> Places:
     """Return the columns of the frame by their identifiers."""
     columns, _ = columns_of(schema)
     renamed = binding.names
-    found = {
+    own = {
         name: places
         for name, places in columns.items()
         if name not in renamed and name not in binding.columns
     }
-    found |= {
+    return own | {
         identifier: columns[column]
         for identifier in binding.columns
         if (column := binding.column(identifier)) in columns
     }
-    return found
 
 
 def _present(column: Column, type_: DataType) -> Column:
-    if is_mixed(type_):  # as in `MessageBatch`: strings and byte strings are NULL if their text is
+    if is_mixed(type_):  # as in `ColumnBatch`: strings and byte strings are NULL if their text is
         tag = F.coalesce(column.getField("tag"), F.lit(t.NULL))
         texts = (tag == t.STRING) | (tag == t.BYTES)
         return (tag != t.NULL) & (~texts | column.getField("text").isNotNull())

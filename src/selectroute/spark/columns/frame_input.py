@@ -16,7 +16,7 @@ from selectroute.spark.columns.binding import (
     BY_NAME,
     Binding,
     BindingError,
-    Bound,
+    FrameColumn,
     ambiguous,
     bind,
     columns_of,
@@ -56,10 +56,10 @@ class Position:
     offset: str | None = None
 
     def __post_init__(self) -> None:
-        for one in fields(self):
-            value = getattr(self, one.name)
+        for part in fields(self):
+            value = getattr(self, part.name)
             if value is not None:
-                check_argument(value, str, one.name, "the name of a column, or None")
+                check_argument(value, str, part.name, "the name of a column, or None")
         if self.partition is not None and self.offset is None:
             raise BindingError(
                 f"the position has a partition, {self.partition!r}, but no offset: name the column of the "
@@ -120,13 +120,13 @@ class FrameInput:
         """Name that distinguishes this input from others."""
         return FRAME + self.name
 
-    def places(self, schema: StructType) -> dict[str, Bound]:
+    def places(self, schema: StructType) -> dict[str, FrameColumn]:
         """Return the columns of the position, by ``source``, ``partition`` and ``offset``.
 
         Raises:
             BindingError: a column is missing, ambiguous or of the wrong type.
         """
-        found: dict[str, Bound] = {}
+        places: dict[str, FrameColumn] = {}
         for part, (types, wanted) in _TYPES.items():
             column = getattr(self.position, part)
             if column is None:
@@ -142,8 +142,8 @@ class FrameInput:
                     f"the position's {part} is column {column!r} of type {bound[0].own.simpleString()}: it "
                     f"must be {wanted}"
                 )
-            found[part] = bound[0]
-        return found
+            places[part] = bound[0]
+        return places
 
 
 class _NoReads:

@@ -37,6 +37,9 @@ from selectroute.selector.dialect import EXTENDED
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.limits import UNLIMITED
 
+Ints: TypeAlias = npt.NDArray[np.int64]
+Ordinals: TypeAlias = npt.NDArray[np.int32]
+
 SLICE = 1 << 20
 """Deliveries per block: bounds memory if each message of a batch matches thousands of subscriptions."""
 
@@ -51,13 +54,11 @@ class TooManyMatchesError(SelectRouteError):
 class Pairs:
     """Block of deliveries: ``rows[i]`` is the message's row, ``ordinals[i]`` the subscription."""
 
-    rows: npt.NDArray[np.int64]
-    ordinals: npt.NDArray[np.int32]
+    rows: Ints
+    ordinals: Ordinals
 
 
-def pairs(
-    offsets: npt.NDArray[np.int64], ordinals: npt.NDArray[np.int32], most: int = SLICE
-) -> Iterator[Pairs]:
+def pairs(offsets: Ints, ordinals: Ordinals, most: int = SLICE) -> Iterator[Pairs]:
     """Yield all (message, subscription) pairs in order, at most ``most`` at once.
 
     Takes matches as offsets int64[rows + 1] and ordinals int32[total]; linear in the matches.
@@ -73,7 +74,7 @@ def pairs(
         yield Pairs(rows, ordinals[start:stop])
 
 
-def ids_of(ordinals: npt.NDArray[np.int32], ids: Any) -> Any:
+def ids_of(ordinals: Ordinals, ids: Any) -> Any:
     """Return the ids of these ordinals, dictionary-encoded over only the ids that occur.
 
     ``ids`` is the snapshot's column of ids: a dictionary of all of them would be written to each file.
@@ -90,7 +91,7 @@ def ids_of(ordinals: npt.NDArray[np.int32], ids: Any) -> Any:
     return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), ids.take(pa.array(used)))
 
 
-def list_array(offsets: npt.NDArray[np.int64], ordinals: npt.NDArray[np.int32]) -> Any:
+def list_array(offsets: Ints, ordinals: Ordinals) -> Any:
     """Return matches as ``list<int32>``, one list a message, sharing the ordinals' memory.
 
     Raises:
@@ -105,12 +106,15 @@ def list_array(offsets: npt.NDArray[np.int64], ordinals: npt.NDArray[np.int32]) 
     return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(ordinals, pa.int32()))
 
 
-def list_offsets(lists: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+def list_offsets(lists: Any) -> tuple[Ints, Ordinals]:
     """Return a ``list<int32>`` column as offsets and ordinals; a NULL list is an empty one."""
-    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
-    offsets = np.zeros(len(lists) + 1, dtype=np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    return offsets, lists.flatten().to_numpy(zero_copy_only=False)
+    return _offsets(pc.list_value_length(lists)), lists.flatten().to_numpy(zero_copy_only=False)
+
+
+def _offsets(lengths: Any) -> Ints:
+    offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(pc.fill_null(lengths, 0).to_numpy(zero_copy_only=False), out=offsets[1:])
+    return offsets
 
 
 Output: TypeAlias = Literal["array", "packed", "auto", "ids"]
@@ -205,9 +209,7 @@ def is_ids(type_: DataType) -> bool:
     return isinstance(type_, ArrayType) and isinstance(type_.elementType, StringType)
 
 
-def written(
-    form: str, offsets: npt.NDArray[np.int64], ordinals: npt.NDArray[np.int32], ids: Any = None
-) -> pa.Array:
+def written(form: str, offsets: Ints, ordinals: Ordinals, ids: Any = None) -> pa.Array:
     """Return the matches of a batch in a form, one row per message, without copying the ordinals.
 
     ``ids`` is the id of each ordinal, for the form of that name.
@@ -237,8 +239,8 @@ def written(
 
 def portions(
     form: str,
-    offsets: npt.NDArray[np.int64],
-    ordinals: npt.NDArray[np.int32],
+    offsets: Ints,
+    ordinals: Ordinals,
     most: int = PORTION,
     ids: Any = None,
 ) -> Iterator[tuple[int, Any]]:
@@ -255,16 +257,14 @@ def portions(
         start = stop
 
 
-def read(column: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+def read(column: Any) -> tuple[Ints, Ordinals]:
     """Return a result of `route` or `match_files`, in either form of ordinals, as offsets and ordinals.
 
     NULL is a message without matches.
     """
     if not pa.types.is_binary(column.type):
         return list_offsets(column)
-    lengths = pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False)
-    offsets = np.zeros(len(column) + 1, dtype=np.int64)
-    np.cumsum(lengths // 4, out=offsets[1:])
+    offsets = _offsets(pc.binary_length(column)) // 4
     # A slice shares the bytes before and after it; a NULL may have bytes, too.
     whole = column.fill_null(b"") if column.null_count else column
     _, ends, data = whole.buffers()

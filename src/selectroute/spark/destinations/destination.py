@@ -12,16 +12,17 @@ back for a bounded time::
       └──────────────── a batch that it accepted completely ─────────────────┘
 
 Each destination has its own budget of seconds. Waiting uses it up; it is refilled at a tenth of the time
-that passes without waiting. So a destination that stays full costs the stream its budget once, and one that
-is full again and again at most a tenth of the time. The state is in memory: a restarted job waits again.
-Destinations to which nothing can be delivered are warned of once each, and the job goes on.
+that passes without waiting. So a destination that stays full costs the stream its budget once; a destination
+that is full again and again costs at most a tenth of the time. The state is in memory: a restarted job waits
+again. Destinations to which nothing can be delivered are warned of once each, and the job goes on.
 """
 
 from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Callable, Collection, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
@@ -30,12 +31,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from selectroute.index.destination import KAFKA, topic_and_grouping
+from selectroute.index.destination import KAFKA, QUEUE, topic_and_grouping
 from selectroute.index.snapshot import Snapshot
 from selectroute.match.match import Matches
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.message import Message
-from selectroute.spark.sources.files.reader import DeadLetterBatch, Messages, SourcePartition
+from selectroute.spark.job import DestinationNotFoundError
+from selectroute.spark.sources.files.reader import DeadLetterBatch, MessageBatch, SourcePartition
+from selectroute.storage import Location
 
 _Result = TypeVar("_Result")
 
@@ -177,7 +180,7 @@ class Destinations:
         names: the queue or topic of each destination. A topic has several destinations if they differ in
             their grouping.
         codes: int32[ordinals], index in ``names`` of each subscription's destination, -1 if of another kind.
-        groupings: of each destination, None if that of the job applies.
+        groupings: the grouping of each destination; None for the grouping of the job.
     """
 
     names: tuple[str, ...]
@@ -241,32 +244,38 @@ class Contents:
 
 
 def converted(
-    messages: Messages, places: Ints, convert: Callable[[Message], _Converted | str]
+    messages: MessageBatch, places: Ints, convert: Callable[[Message], _Converted | str]
 ) -> tuple[list[_Converted], Mask, list[str]]:
     """Convert the messages at these rows one by one; return the results, and mask and reasons of `Contents`.
 
     ``convert`` returns an error text for a message that does not fit.
     """
     assert messages.full is not None
-    found: list[_Converted] = []
+    results: list[_Converted] = []
     fit = np.ones(len(places), np.bool_)
     reasons: list[str] = []
     for index, message in enumerate(messages.full.messages(places)):
-        one = message if isinstance(message, str) else convert(message)
-        if isinstance(one, str):
+        result = message if isinstance(message, str) else convert(message)
+        if isinstance(result, str):
             fit[index] = False
-            reasons.append(one)
+            reasons.append(result)
         else:
-            found.append(one)
-    return found, fit, reasons
+            results.append(result)
+    return results, fit, reasons
 
 
-class Refused(NamedTuple):
-    """Deliveries that are not made: a mask of those that were asked for, and why."""
+class RefusedDeliveries(NamedTuple):
+    """Deliveries that a destination does not accept: a mask over the deliveries of a block; the reason."""
 
     without: Mask
     reason: str
     sentence: str
+
+
+def refuse(mask: Mask, codes: Codes, reason: str, text: Callable[[int], str]) -> Iterator[RefusedDeliveries]:
+    """Yield the deliveries of a mask, those of each destination with the ``text`` of its code."""
+    for code in np.unique(codes[mask]).tolist():
+        yield RefusedDeliveries(mask & (codes == code), reason, text(code))
 
 
 class DestinationFormat(Protocol):
@@ -277,32 +286,32 @@ class DestinationFormat(Protocol):
     unfit: str
     """Reason of dead letters for messages that no destination of the kind can hold."""
 
-    def block(self, messages: Messages) -> int:
+    def block(self, messages: MessageBatch) -> int:
         """Return the number of messages to convert at a time, the maximum of a row group: bounds the memory
         of writer and reader.
         """
 
-    def contents(self, messages: Messages, places: Ints) -> Contents:
+    def contents(self, messages: MessageBatch, places: Ints) -> Contents:
         """Return the columns of the kind for the messages at these rows."""
 
-    def refused(self, contents: Contents, rows: Ints, codes: Codes) -> Iterator[Refused]:
-        """Yield the deliveries that are not accepted, of those given: a row of the contents and a destination
-        each.
+    def refused(self, contents: Contents, rows: Ints, codes: Codes) -> Iterator[RefusedDeliveries]:
+        """Yield the deliveries that are not accepted; a delivery is a row of the contents and the code of a
+        destination.
         """
 
 
 class OutgoingWriter(Protocol):
     """Writer of one task's deliveries to destinations of one kind."""
 
-    def write(self, block: Block) -> list[Refused]:
-        """Write the deliveries of a block of messages; return those that are not made."""
+    def write(self, block: Block) -> list[RefusedDeliveries]:
+        """Write the deliveries of a block of messages; return the refused ones."""
 
     def close(self) -> None:
         """Finish, after the last block."""
 
     def report(self) -> dict[str, Any]:
-        """Return what the report of the task says of the kind, after `close`: the destinations to which
-        deliveries were ``sent``, and those that are ``held``, with the reason.
+        """Return the kind's part of the task's report, after `close`: the destinations to which deliveries
+        were ``sent``, and the destinations that are ``held``, with the reason.
         """
 
 
@@ -351,7 +360,7 @@ class Outgoing:
         self.writer = writer
 
     def deliver(
-        self, place: SourcePartition, messages: Messages, matches: Matches
+        self, place: SourcePartition, messages: MessageBatch, matches: Matches
     ) -> tuple[Matches, list[tuple[DeadLetterBatch, Codes]]]:
         """Write the messages for destinations of the kind. Return the matches without the refused deliveries,
         and the refused ones with their ordinals.
@@ -373,37 +382,36 @@ class Outgoing:
             contents = self._kind.contents(messages, block)
             left = np.ones(len(own), np.bool_)
 
-            def refuse(one: Refused, own: Ints = own, left: Mask = left) -> None:
-                left &= ~one.without
+            def strike_off(refusal: RefusedDeliveries, of: Ints, own: Ints = own, left: Mask = left) -> None:
+                """Strike off a refusal of the deliveries at the places ``of`` in the block."""
+                struck = of[refusal.without]
+                left[struck] = False
+                struck = own[struck]
                 dead = DeadLetterBatch(
-                    "deliver", one.reason, one.sentence, messages.rows[rows[own[one.without]]]
+                    "deliver", refusal.reason, refusal.sentence, messages.rows[rows[struck]]
                 )
-                refused.append((dead, matches.ordinals[own[one.without]]))
+                refused.append((dead, matches.ordinals[struck]))
 
-            for one in self._refused(contents, positions, codes[own]):
-                refuse(one)
+            for refusal in self._refused(contents, positions, codes[own]):
+                strike_off(refusal, np.arange(len(own)))
             kept = np.flatnonzero(left)
             if len(kept):
                 assert self.writer is not None, "deliveries without a destination are refused by their format"
                 fitting = np.cumsum(contents.fit) - 1
                 chosen = block[contents.fit]
                 offsets = messages.rows[chosen]
-                written = self.writer.write(
-                    Block(
-                        place,
-                        self.part,
-                        offsets,
-                        contents.columns,
-                        fitting[positions[kept]],
-                        codes[own[kept]],
-                        matches.ordinals[own[kept]],
-                        offsets if messages.numbers is None else messages.numbers[chosen],
-                    )
+                outgoing = Block(
+                    place,
+                    self.part,
+                    offsets,
+                    contents.columns,
+                    fitting[positions[kept]],
+                    codes[own[kept]],
+                    matches.ordinals[own[kept]],
+                    offsets if messages.numbers is None else messages.numbers[chosen],
                 )
-                for one in written:
-                    without = np.zeros(len(own), np.bool_)
-                    without[kept[one.without]] = True
-                    refuse(one._replace(without=without))
+                for refusal in self.writer.write(outgoing):
+                    strike_off(refusal, kept)
             self.deliveries += int(np.count_nonzero(left))
             keep[own[~left]] = False
         bounds = np.concatenate((np.zeros(1, np.int64), np.cumsum(keep, dtype=np.int64)))[matches.offsets]
@@ -418,14 +426,140 @@ class Outgoing:
         """Return what the report of the task says of the kind, after `close`."""
         return {} if self.writer is None else self.writer.report()
 
-    def _refused(self, contents: Contents, positions: Ints, codes: Codes) -> Iterator[Refused]:
+    def _refused(self, contents: Contents, positions: Ints, codes: Codes) -> Iterator[RefusedDeliveries]:
         """Yield a block's deliveries that are not accepted, for each reason and error text."""
         unfit = np.flatnonzero(~contents.fit)
         for position, sentence in zip(unfit.tolist(), contents.reasons, strict=True):
-            yield Refused(positions == position, self._kind.unfit, sentence)
+            yield RefusedDeliveries(positions == position, self._kind.unfit, sentence)
         fitting = contents.fit[positions]
         row = np.cumsum(contents.fit) - 1
-        for one in self._kind.refused(contents, row[positions[fitting]], codes[fitting]):
+        for refusal in self._kind.refused(contents, row[positions[fitting]], codes[fitting]):
             whole = np.zeros(len(positions), np.bool_)
-            whole[np.flatnonzero(fitting)[one.without]] = True
-            yield one._replace(without=whole)
+            whole[np.flatnonzero(fitting)[refusal.without]] = True
+            yield refusal._replace(without=whole)
+
+
+UNKNOWN_QUEUE: Final = "unknown-queue"
+"""Reason of a dead letter for a queue that does not exist."""
+
+UNKNOWN_TOPIC: Final = "unknown-topic"
+INPUT_TOPIC: Final = "input-topic"
+"""Reasons of dead letters for a topic that does not exist, and for a topic that the job reads."""
+
+
+class Topic(NamedTuple):
+    """Topic to write to: its maximum record size in bytes, its number of partitions, and whether it is also
+    an input of the job, and so must not be written; and the milliseconds by which the time stamp of a record
+    may be before and after the broker's clock (KIP-937).
+    """
+
+    longest: int
+    partitions: int
+    is_input: bool = False
+    before_ms: int = (1 << 63) - 1
+    after_ms: int = (1 << 63) - 1
+
+
+_MOST: Final = 5
+"""Maximum number of warnings at once; the other destinations are counted in one more."""
+
+
+class MissingDestination(NamedTuple):
+    """Destination to which nothing can be delivered: its name as ``queue:NAME``, the problem, the remedy, and
+    the reason of its dead letters.
+    """
+
+    destination: str
+    problem: str
+    remedy: str
+    reason: str
+
+
+class MissingDestinations:
+    """Warnings of missing destinations of each snapshot: one for each, until the destination exists.
+
+    Args:
+        output: the output folder, for the command that replays.
+        warn: called with a sentence.
+    """
+
+    def __init__(self, output: Location, warn: Callable[[str], None]) -> None:
+        self._output = output
+        self._warn = warn
+        self._known: set[MissingDestination] = set()
+
+    def look(
+        self, snapshot: Snapshot, queues: Mapping[str, int] | None, topics: Mapping[str, Topic] | None
+    ) -> None:
+        """Warn of newly missing destinations. O(destinations), for a new one O(subscriptions).
+
+        Args:
+            snapshot: the snapshot whose subscriptions are delivered.
+            queues: the existing queues; None if the job has no database of queues.
+            topics: the existing topics; None if the job has no Kafka cluster.
+        """
+        every: set[MissingDestination] = set()
+        sentences: list[str] = []
+        for kind in (KAFKA, QUEUE):
+            to = destinations(snapshot, kind)
+            if to is None:
+                continue
+            problems = {name: _problem(kind, name, queues, topics) for name in to.names}
+            missing = {MissingDestination(f"{kind}:{name}", *why) for name, why in problems.items() if why}
+            every |= missing
+            if new := sorted(missing - self._known):
+                of_each = np.bincount(to.codes[to.codes >= 0], minlength=len(to.names)).tolist()
+                counts: Counter[str] = Counter()
+                for name, subscriptions in zip(to.names, of_each, strict=True):
+                    counts[f"{kind}:{name}"] += subscriptions
+                sentences += [self._sentence(each, counts[each.destination]) for each in new]
+        self._known = every
+        for sentence in sentences[:_MOST]:
+            self._warn(sentence)
+        if len(sentences) > _MOST:
+            self._warn(
+                f"nothing can be delivered to {len(sentences) - _MOST:,} more destinations of subscriptions: "
+                f"`selectroute dead-letter list {self._output} --stage deliver` lists them"
+            )
+
+    def _sentence(self, missing: MissingDestination, subscriptions: int) -> str:
+        who = "1 subscription delivers" if subscriptions == 1 else f"{subscriptions:,} subscriptions deliver"
+        return (
+            f"{who} to {missing.destination}: {missing.problem}. Its deliveries become dead letters "
+            f"({missing.reason}), and all others are made. {missing.remedy}, then run `selectroute "
+            f"dead-letter replay {self._output} --reason {missing.reason}`"
+        )
+
+
+def _problem(
+    kind: str, name: str, queues: Mapping[str, int] | None, topics: Mapping[str, Topic] | None
+) -> tuple[str, str, str] | None:
+    """Return problem, remedy and reason of a destination to which nothing can be delivered."""
+    if kind == QUEUE:
+        if queues is None:
+            return "the job has no database of queues", "Start it with --queues", UNKNOWN_QUEUE
+        if name not in queues:
+            return "there is no such queue in the job's database of queues", "Create it", UNKNOWN_QUEUE
+        return None
+    if topics is None:
+        return "the job has no Kafka cluster", "Start it with --kafka-servers", UNKNOWN_TOPIC
+    if name not in topics:
+        return "there is no such topic in the job's Kafka cluster", "Create it", UNKNOWN_TOPIC
+    if topics[name].is_input:
+        problem = "the job reads this topic, so each delivery would return endlessly"
+        return problem, "Choose another destination", INPUT_TOPIC
+    return None
+
+
+def refuse_missing(names: Collection[str], known: Collection[str], where: str) -> None:
+    """Raise DestinationNotFoundError for destinations that are not known: they are ``where``."""
+    if missing := set(names).difference(known):
+        raise DestinationNotFoundError(
+            f"subscriptions are delivered to {where}: {shown(missing)}; create them first"
+        )
+
+
+def shown(names: Collection[str]) -> str:
+    """Return a few names and the number of the others."""
+    more = len(names) - 3
+    return ", ".join(sorted(names)[:3]) + (f" and {more:,} more" if more > 0 else "")

@@ -9,40 +9,30 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import (
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from selectroute.index.snapshot import Snapshot
 from selectroute.match.match import Matches
 from selectroute.selector.arguments import check_argument, check_iterable, check_path
-from selectroute.spark.columns.matches import (
-    TYPES,
-    Output,
-    form_of,
-    portions,
-)
+from selectroute.spark.columns.matches import TYPES, Output, form_of, portions
 from selectroute.spark.columns.snapshot_ref import SnapshotRef, open_once, refer
 from selectroute.spark.frames.route import SNAPSHOT, SUBSCRIPTIONS, warn_of_extended
 from selectroute.spark.job import MAX_MESSAGE_BYTES
 from selectroute.spark.session import Batches, run_tasks, task_numbers
 from selectroute.spark.sources.checkpoint import local_folder
-from selectroute.spark.sources.files.reader import DeadLetterBatch, Messages, read
+from selectroute.spark.sources.files.reader import DeadLetterBatch, MessageBatch, read
 from selectroute.spark.sources.files.splits import Split, plan
 from selectroute.spark.task.task import judge
 
 
 def _as_rows(
-    source: str, messages: Messages, matches: Matches, place: bool, form: str
+    source: str, messages: MessageBatch, matches: Matches, place: bool, form: str
 ) -> Iterator[pa.RecordBatch]:
-    for start, found in portions(form, matches.offsets, matches.ordinals, ids=matches.subscriptions):
-        columns: list[Any] = [found]
+    for start, column in portions(form, matches.offsets, matches.ordinals, ids=matches.subscriptions):
+        columns: list[Any] = [column]
         if place:
-            rows = messages.rows[start : start + len(found)]
-            columns = [pa.repeat(pa.scalar(source), len(rows)), pa.array(rows), found]
+            rows = messages.rows[start : start + len(column)]
+            columns = [pa.repeat(pa.scalar(source), len(rows)), pa.array(rows), column]
         yield pa.RecordBatch.from_arrays(
             columns, names=["source", "offset", "subscriptions"][-len(columns) :]
         )

@@ -2,6 +2,15 @@
 
 `route` adds a column of ordinals or ids, `deliveries` returns a row for each delivery. Only the columns that
 selectors read, and those that identify a delivery, cross from the JVM to Python; a message's body does not.
+
+A stream that *follows* a snapshot folder matches each micro-batch with the revision that was newest at its
+start. Spark plans a stream once, so the driver cannot pass a snapshot to each micro-batch. Instead the tasks,
+which know their query and micro-batch, agree on it: the first task of a micro-batch writes the newest
+revision to the snapshot folder, and all others of that micro-batch read it there: tasks on other machines,
+repeated tasks, and tasks of the same micro-batch after a restart from its checkpoint::
+
+    folder/followers/<query>-<micro-batch>.json     batch, revision, digest; created by a link, so only once
+    folder/leases/<query>.json                      the oldest revision that the query may still need
 """
 
 from __future__ import annotations
@@ -11,38 +20,47 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from types import NoneType
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import (
-    BinaryType,
-    DataType,
-    LongType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.types import BinaryType, DataType, LongType, StructField, StructType
 
+from selectroute.durable import disk
+from selectroute.index.errors import SnapshotError
 from selectroute.index.snapshot import Snapshot
+from selectroute.index.snapshot_files import latest_revision, locked, published_digest
+from selectroute.match.columns.from_messages import BODY
 from selectroute.match.columns.missing import Missing, check_choice, missing_columns, report_missing
 from selectroute.selector.arguments import check_argument, wrong_kind
 from selectroute.selector.errors import did_you_mean
 from selectroute.selector.extended import GROUP, provider
+from selectroute.selector.names import INVALID_NAMES
 from selectroute.spark.columns.binding import (
+    BY_NAME,
     Binding,
     BindingError,
     ambiguous,
     bind,
     by_position,
+    column_at,
     columns_of,
     is_mixed,
 )
-from selectroute.spark.columns.column_types import check_types, read_columns
+from selectroute.spark.columns.column_types import (
+    by_identifier,
+    can_be_property,
+    check_types,
+    invalid_names,
+    read_columns,
+)
 from selectroute.spark.columns.matches import (
     IDS,
     TYPES,
@@ -58,8 +76,7 @@ from selectroute.spark.columns.matches import (
     written,
 )
 from selectroute.spark.columns.matches import read as read_ordinals
-from selectroute.spark.columns.snapshot_ref import SnapshotRef, open_once, refer
-from selectroute.spark.frames.following import all_columns, current
+from selectroute.spark.columns.snapshot_ref import SnapshotRef, lease, open_once, refer
 from selectroute.spark.partitions.publish import partitioned
 from selectroute.spark.partitions.route import (
     Exchange,
@@ -69,14 +86,133 @@ from selectroute.spark.partitions.route import (
     needs_exchange,
     route_partitioned,
 )
-from selectroute.spark.partitions.snapshot import (
-    PartitionedSnapshot,
-    PartitionsRef,
-    partitioned_revisions,
-)
+from selectroute.spark.partitions.snapshot import PartitionedSnapshot, PartitionsRef, partitioned_revisions
 from selectroute.spark.partitions.steps import PartitionError
 from selectroute.spark.tables.schemas import BATCH, DELIVERIES, SCHEMAS, decoded
 from selectroute.storage import Location
+from selectroute.topics.filter import TOPIC
+
+_KEPT = 2
+"""Micro-batches whose pins are kept: the newest, and the one before, which Spark may repeat."""
+
+_QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
+"""Local properties that Spark sets in the tasks of a stream."""
+
+
+def current(folder: str) -> SnapshotRef:
+    """Return the revision of a micro-batch, in one of its tasks.
+
+    Raises:
+        SnapshotError: there is no revision, the pinned one is gone, or the folder can't be written.
+    """
+    context = TaskContext.get()
+    query = None if context is None else context.getLocalProperty(_QUERY)
+    batch = None if context is None else context.getLocalProperty(_BATCH)
+    if not query or batch is None:
+        raise SnapshotError(
+            f"only the micro-batches of a stream can follow {folder}; open a revision with "
+            "sr.Snapshot.open(folder) instead"
+        )
+    return _known(folder, query, int(batch))
+
+
+@lru_cache(maxsize=_KEPT)
+def _known(folder: str, query: str, batch: int) -> SnapshotRef:
+    return pinned(Location.of(folder), query, batch)
+
+
+def pinned(folder: Location, query: str, batch: int) -> SnapshotRef:
+    """Return the pinned revision of a query's micro-batch; pin the newest if there is none.
+
+    Raises:
+        SnapshotError: as `current`.
+    """
+    pins = folder / "followers"
+    path = _path(pins, query, batch)
+    try:
+        written = path.read_json()
+        if written is None:
+            latest_revision(folder)  # raises if there is none
+            pins.make_folder()
+            # The lock keeps the newest revision from being removed before it is leased, and other tasks of
+            # this micro-batch from leasing another one.
+            with locked(folder, exclusive=True):
+                if path.read_json() is None:
+                    _pin(folder, path, query, batch)
+            written = path.read_json()
+        assert written is not None
+    except OSError as error:
+        raise SnapshotError(
+            f"{path} can't be written ({error.strerror or error}): a stream that follows a folder writes the "
+            "revision of each micro-batch to it, so let the workers write there"
+        ) from error
+    return SnapshotRef(str(folder), int(written["revision"]), str(written["digest"]))
+
+
+def _pin(folder: Location, path: Location, query: str, batch: int) -> None:
+    before = _path(path.parent, query, batch - 1).read_json()
+    revision = latest_revision(folder)
+    if before is not None and revision < before["revision"]:
+        raise SnapshotError(
+            f"the newest revision in {folder} is {revision}, but the previous micro-batch used "
+            f"{before['revision']}: revisions only increase; publish the older state again as a new revision"
+        )
+    leased = revision if before is None else before["revision"]
+    lease(folder, query, leased)
+    content = {"batch": batch, "revision": revision, "digest": published_digest(folder, revision)}
+    try:
+        path.put_new_json(content)
+    except FileExistsError:  # another task of this micro-batch was first
+        if path.is_local:
+            disk.sync_folder(path.parent.path)  # it may not have flushed the file
+        else:  # where no lock kept it from leasing another revision
+            winner = path.read_json()
+            lease(folder, query, leased if winner is None else min(leased, int(winner["revision"])))
+    for number in range(batch - _KEPT, -1, -1):
+        old = _path(path.parent, query, number)
+        if not old.exists():
+            break
+        old.delete()
+
+
+def _path(pins: Location, query: str, batch: int) -> Location:
+    return pins / f"{query}-{batch}.json"
+
+
+def all_columns(
+    schema: StructType, columns: Sequence[Column], binding: Binding | None
+) -> list[tuple[str, Column]]:
+    """Return every column that a selector of any later revision may read, with its identifier.
+
+    Raises:
+        BindingError: several columns of the frame have the same name.
+    """
+    binding = binding or BY_NAME
+    by_name, _ = columns_of(schema)
+    read: list[tuple[str, Column]] = []
+    for identifier, places in sorted(by_identifier(schema, binding).items()):
+        if identifier.startswith("@") and identifier not in (TOPIC, BODY):
+            continue
+        if len(places) > 1:
+            raise ambiguous(binding.column(identifier), len(places))
+        (bound,) = bind(schema, (identifier,), binding)
+        read.append((identifier, _sent(bound.read(schema, columns), bound.type)))
+    if INVALID_NAMES in by_name:
+        path, _ = by_name[INVALID_NAMES][0]
+        read.append((INVALID_NAMES, column_at(schema, columns, path)))
+    else:
+        read.append((INVALID_NAMES, invalid_names(schema, columns, binding)))
+    return read
+
+
+def _sent(column: Column, type_: DataType) -> Column:
+    """Return a column to send to the workers; if no property has its type, a placeholder for each value."""
+    return column if can_be_property(type_) else F.when(column.isNotNull(), F.lit("2000-01-01").cast("date"))
+
+
+_Known: TypeAlias = Snapshot | PartitionedSnapshot
+_Opened: TypeAlias = Snapshot | MappedPartitions
+_Ref: TypeAlias = SnapshotRef | PartitionsRef | str
 
 SUBSCRIPTIONS = "subscriptions"
 """Column that `route` adds."""
@@ -187,21 +323,20 @@ def route(
     warn_of_extended(known)
     _tell_missing(df, known, binding, missing)
     revision = _revision(snapshot, known)
-    if _sends(df, against, exchange):
-        assert isinstance(against, PartitionedSnapshot)
-        form = "array" if output == "auto" else output
-        routed = route_partitioned(df, against, binding, SUBSCRIPTIONS, form, strict)
-        fixed = form != "ids" and revision is not None
-        return routed.withMetadata(SUBSCRIPTIONS, {_REVISION: revision}) if fixed else routed
+    sends = _sends(df, against, exchange)
     if isinstance(against, _Followed) and output != "ids":
         raise OutputError(
             "ordinals are valid within one revision only, but a stream that follows a folder has many: use "
             "output='ids', or a fixed revision: sr.Snapshot.open(folder)"
         )
-    exact, columns = by_position(df)
     form = _form(output, known)
-    judge, arguments = _judging(df, columns, against, binding, form, strict)
     metadata = {} if form == "ids" or revision is None else {_REVISION: revision}
+    if sends:
+        assert isinstance(against, PartitionedSnapshot)
+        routed = route_partitioned(df, against, binding, SUBSCRIPTIONS, form, strict)
+        return routed.withMetadata(SUBSCRIPTIONS, metadata) if metadata else routed
+    exact, columns = by_position(df)
+    judge, arguments = _judging(df, columns, against, binding, form, strict)
     routed = exact.select("*", judge(*arguments).alias(SUBSCRIPTIONS, metadata=metadata))
     return routed if exact is df else routed.toDF(*df.columns, SUBSCRIPTIONS)
 
@@ -250,37 +385,39 @@ def deliveries(
         warn_of_extended(known)
         _tell_missing(df, known, binding, missing)
     exact, columns = by_position(df)
-    found: Column | None = None
+    result: Column | None = None
     has_ids = False
     if routed:
         field = df.schema.fields[df.columns.index(SUBSCRIPTIONS)]
         has_ids = is_ids(field.dataType)
         _check_routed(field, _revision(snapshot, known), followed=isinstance(against, _Followed))
-        found = columns[df.columns.index(SUBSCRIPTIONS)]
+        result = columns[df.columns.index(SUBSCRIPTIONS)]
     place: dict[str, tuple[str, Column]] = {}
     for name, spark_type in _FRAME.items():
-        for one in bind(df.schema, (f"@{name}",), binding):
-            place[name] = (f"@{name}", one.read(df.schema, columns).cast(spark_type))
-    for one in bind(df.schema, ("@id", "JMSMessageID"), binding)[:1]:
-        place["message_id"] = ("@id", _id_text(one.read(df.schema, columns), one.type))
+        for bound in bind(df.schema, (f"@{name}",), binding):
+            place[name] = (f"@{name}", bound.read(df.schema, columns).cast(spark_type))
+    for bound in bind(df.schema, ("@id", "JMSMessageID"), binding)[:1]:
+        place["message_id"] = ("@id", _id_text(bound.read(df.schema, columns), bound.type))
     if kept or has_ids:
         kept_columns = [columns[df.columns.index(name)] for name in kept]
-        if has_ids and found is not None:
+        if has_ids and result is not None:
             ref = _ref(against)
             revision = None if isinstance(ref, str) else ref.revision
-            matched = F.struct(F.lit(revision).cast("bigint").alias("revision"), found.alias("subscriptions"))
+            matched = F.struct(
+                F.lit(revision).cast("bigint").alias("revision"), result.alias("subscriptions")
+            )
         else:
-            matched = _matched(df, columns, against, binding, found, strict)
+            matched = _matched(df, columns, against, binding, result, strict)
         return _exploded(exact, matched, place, kept_columns).toDF(*_DELIVERY_SCHEMA.names, *kept)
     chosen: list[tuple[str, Column]] = []
-    if found is not None:
-        chosen.append((SUBSCRIPTIONS, found))
+    if result is not None:
+        chosen.append((SUBSCRIPTIONS, result))
     else:
         chosen += _read(df, columns, against, binding, strict)
     frame: dict[str, int] = {}
-    for name, one_column in place.items():
+    for name, bound_column in place.items():
         frame[name] = len(chosen)
-        chosen.append(one_column)
+        chosen.append(bound_column)
     narrow = exact.select(
         *[column.alias(f"c{i}") for i, (_, column) in enumerate(chosen)] or [F.lit(False).alias("c0")]
     )
@@ -288,7 +425,7 @@ def deliveries(
     return narrow.mapInArrow(spell, from_arrow_schema(_DELIVERY_SCHEMA))
 
 
-def warn_of_extended(snapshot: Snapshot | PartitionedSnapshot) -> None:
+def warn_of_extended(snapshot: _Known) -> None:
     """Warn of EXTENDED subscriptions if no extended selection provider is installed."""
     count = int(np.sum(snapshot.extended if snapshot.extended is not None else 0))
     if count and provider() is None:
@@ -316,10 +453,7 @@ def _check_arguments(df: DataFrame, binding: Binding | None) -> None:
         df, DataFrame, "df", "a DataFrame of Spark: spark.createDataFrame(df); Arrow is for Snapshot.match"
     )
     check_argument(
-        binding,
-        (Binding, NoneType),
-        "binding",
-        "a Binding, such as Binding({'JMSType': 'kind'}), or None",
+        binding, (Binding, NoneType), "binding", "a Binding, such as Binding({'JMSType': 'kind'}), or None"
     )
 
 
@@ -392,24 +526,24 @@ def _sends(df: DataFrame, against: _Against, exchange: Exchange) -> bool:
     return False
 
 
-def _form(output: Output, known: Snapshot | PartitionedSnapshot) -> Form:
+def _form(output: Output, known: _Known) -> Form:
     """Return the form of an output; ``auto`` is an array where the whole registry is not at hand."""
     if isinstance(known, Snapshot):
         return form_of(output, known)
     return "array" if output == "auto" else output
 
 
-def _ref(against: _Against) -> SnapshotRef | PartitionsRef | str:
+def _ref(against: _Against) -> _Ref:
     """Return the reference for the workers: a revision, or the followed folder."""
     if isinstance(against, _Followed):
         return against.folder
     return against.ref if isinstance(against, PartitionedSnapshot) else refer(against)
 
 
-def _revision(given: object, known: Snapshot | PartitionedSnapshot) -> int | None:
+def _revision(snapshot: object, known: _Known) -> int | None:
     """Return the revision of the snapshot; None if it is not published."""
-    if isinstance(given, Snapshot):
-        return given.revision if given.folder is not None else None
+    if isinstance(snapshot, Snapshot):
+        return snapshot.revision if snapshot.folder is not None else None
     return known.ref.revision if isinstance(known, PartitionedSnapshot) else known.revision
 
 
@@ -467,9 +601,7 @@ def _kept(df: DataFrame, keep: Sequence[str] | str) -> list[str]:
     return names
 
 
-def _tell_missing(
-    df: DataFrame, snapshot: Snapshot | PartitionedSnapshot, binding: Binding | None, missing: Missing
-) -> None:
+def _tell_missing(df: DataFrame, snapshot: _Known, binding: Binding | None, missing: Missing) -> None:
     """Report the identifiers that selectors read and the frame lacks.
 
     Raises:
@@ -519,12 +651,12 @@ def _matched(
     columns: Sequence[Column],
     against: _Against,
     binding: Binding | None,
-    found: Column | None,
+    result: Column | None,
     strict: bool,
 ) -> Column:
     """Return the matches of each message as a struct of a revision and ids."""
-    if found is not None:
-        return _once(_named(_ref(against)), _TYPES[_WITH_REVISION])(found)  # type: ignore[no-any-return]
+    if result is not None:
+        return _once(_named(_ref(against)), _TYPES[_WITH_REVISION])(result)  # type: ignore[no-any-return]
     judge, arguments = _judging(df, columns, against, binding, _WITH_REVISION, strict)
     return judge(*arguments)  # type: ignore[no-any-return]
 
@@ -552,9 +684,7 @@ def _exploded(
     )
 
 
-def _open(
-    ref: SnapshotRef | PartitionsRef | str,
-) -> tuple[Snapshot | MappedPartitions, int]:
+def _open(ref: _Ref) -> tuple[_Opened, int]:
     """Open the snapshot of a reference in a worker; return it and its revision."""
     if isinstance(ref, PartitionsRef):
         return map_once(ref), ref.revision
@@ -563,9 +693,7 @@ def _open(
     return open_once(ref), ref.revision
 
 
-def _match(
-    snapshot: Snapshot | MappedPartitions, columns: Sequence[pa.Array], names: Sequence[str]
-) -> tuple[Any, Any]:
+def _match(snapshot: _Opened, columns: Sequence[pa.Array], names: Sequence[str]) -> tuple[Any, Any]:
     """Return the matches of columns as offsets and ordinals. A registry that reads no column has no names."""
     batch = pa.RecordBatch.from_arrays(list(columns), names=names or ["@none"])
     if isinstance(snapshot, MappedPartitions):
@@ -574,9 +702,7 @@ def _match(
     return matches.offsets, matches.ordinals
 
 
-def _in_form(
-    form: str, offsets: Any, ordinals: Any, snapshot: Snapshot | MappedPartitions, revision: int
-) -> pa.Array:
+def _in_form(form: str, offsets: Any, ordinals: Any, snapshot: _Opened, revision: int) -> pa.Array:
     if form != _WITH_REVISION:
         # Ids of partitions are a file of their own, which is opened if they are needed.
         return written(form, offsets, ordinals, snapshot.ids if form == "ids" else None)
@@ -585,7 +711,7 @@ def _in_form(
     return pa.StructArray.from_arrays([revisions, lists], names=["revision", "subscriptions"])
 
 
-def _judge(ref: SnapshotRef | PartitionsRef | str, identifiers: list[str], form: str) -> Callable[..., Any]:
+def _judge(ref: _Ref, identifiers: list[str], form: str) -> Callable[..., Any]:
     # Spark reads these type hints when the function is wrapped.
     def judge(*columns: pa.Array) -> pa.Array:
         snapshot, revision = _open(ref)
@@ -594,7 +720,7 @@ def _judge(ref: SnapshotRef | PartitionsRef | str, identifiers: list[str], form:
     return judge
 
 
-def _named(ref: SnapshotRef | PartitionsRef | str) -> Callable[..., Any]:
+def _named(ref: _Ref) -> Callable[..., Any]:
     """Return the function that converts ordinals to their revision and ids."""
 
     def named(column: pa.Array) -> pa.Array:
@@ -605,7 +731,7 @@ def _named(ref: SnapshotRef | PartitionsRef | str) -> Callable[..., Any]:
 
 
 def _spell(
-    ref: SnapshotRef | PartitionsRef | str, names: list[str], frame: dict[str, int], routed: bool
+    ref: _Ref, names: list[str], frame: dict[str, int], routed: bool
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def spell(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         snapshot, revision = _open(ref)

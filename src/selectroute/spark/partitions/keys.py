@@ -79,14 +79,14 @@ def _bits(number: np.float64) -> np.uint64:
     return np.float64(number + 0.0).view(np.uint64)
 
 
-def hash_lane(one: Lane) -> tuple[Hashes, Flags]:
+def hash_lane(lane: Lane) -> tuple[Hashes, Flags]:
     """Return the hash of each row of a lane, uint64[rows], and whether the row has a key, bool[rows]."""
-    hashes, has = np.zeros(len(one.tags), np.uint64), np.zeros(len(one.tags), np.bool_)
-    bits = np.ascontiguousarray(one.bits)
-    data = np.ascontiguousarray(one.data)
+    hashes, has = np.zeros(len(lane.tags), np.uint64), np.zeros(len(lane.tags), np.bool_)
+    bits = np.ascontiguousarray(lane.bits)
+    data = np.ascontiguousarray(lane.data)
     data.flags.writeable = False
-    _hash(one.tags, bits, bits.view(np.float64), one.sizes, data, hashes, has)
-    return one.spread(hashes), one.spread(has)
+    _hash(lane.tags, bits, bits.view(np.float64), lane.sizes, data, hashes, has)
+    return lane.spread(hashes), lane.spread(has)
 
 
 def hash_keys(keys: Sequence[Key]) -> Hashes:
@@ -117,8 +117,8 @@ def joined(attributes: Sequence[str], hashes: Sequence[Hashes]) -> Hashes:
     """Return the hash of each combination of keys: ``hashes`` has an array for each attribute."""
     names = hashlib.blake2b(json.dumps(list(attributes)).encode(), digest_size=8).digest()
     state = np.full(len(hashes[0]), int.from_bytes(names, "little"), np.uint64)
-    for one in hashes:
-        state = (state ^ one) * _MULTIPLIER
+    for column in hashes:
+        state = (state ^ column) * _MULTIPLIER
         state ^= state >> _SHIFT
     return state
 
@@ -138,8 +138,8 @@ class MessageKeys:
         """
         for name in attributes:
             if name not in self._hashed:
-                one = self._lanes.of(name) or null_lane(self.rows)
-                self._hashed[name] = hash_lane(one)
-        found = [self._hashed[name] for name in attributes]
-        has = np.logical_and.reduce([one for _, one in found])
-        return joined(attributes, [one for one, _ in found]), has
+                lane = self._lanes.of(name) or null_lane(self.rows)
+                self._hashed[name] = hash_lane(lane)
+        hashed = [self._hashed[name] for name in attributes]
+        has = np.logical_and.reduce([flags for _, flags in hashed])
+        return joined(attributes, [hashes for hashes, _ in hashed]), has

@@ -91,11 +91,11 @@ def publish_partitions(
             addresses.add(rows)
         keys = addresses.keys()
         members = [*addresses.members(keys, partitions), np.array(addresses.rest, np.int64)]
-        parts = []
-        for name, ordinals in zip([*map(str, range(partitions)), "rest"], members, strict=True):
-            parts.append(
-                _publish_part(table, ordinals, own / name, revision) | {"folder": f"{own.name}/{name}"}
-            )
+        names = [*map(str, range(partitions)), "rest"]
+        parts = [
+            _publish_part(table, ordinals, own / name, revision)
+            for name, ordinals in zip(names, members, strict=True)
+        ]
         files = {
             "keys": _written(own / "keys.arrow", pa.array(_bitmap(keys))),
             "ids": _written(own / "ids.arrow", table["id"]),
@@ -162,10 +162,10 @@ def _plan(table: pa.Table, living: Ordinals) -> CostPlan:
     for rows in _slices(table, living[:: max(1, len(living) // _SAMPLE)]):
         for ordinal, row in rows:
             clauses = _subscription(ordinal, row).clauses
-            for found in map(equalities, clauses):
-                if found.satisfiable:
-                    statistics.add(found)
-                    preferences[preferred_keys(found, len(clauses))] += 1
+            for equal in map(equalities, clauses):
+                if equal.satisfiable:
+                    statistics.add(equal)
+                    preferences[preferred_keys(equal, len(clauses))] += 1
     return CostPlan(statistics, preferences, skip_ns=_ADDRESS_NS)
 
 
@@ -201,11 +201,11 @@ class _Addresses:
     def _paths(self, subscription: IndexedSubscription) -> list[tuple[Attributes, list[tuple[Key, ...]]]]:
         paths = []
         for clause in subscription.clauses:
-            found = equalities(clause)
-            if not found.satisfiable:
+            equal = equalities(clause)
+            if not equal.satisfiable:
                 continue
-            attributes = self.plan.path(found, len(subscription.clauses))
-            paths.append((attributes, list(product(*(found.keys[name] for name in attributes)))))
+            attributes = self.plan.path(equal, len(subscription.clauses))
+            paths.append((attributes, list(product(*(equal.keys[name] for name in attributes)))))
         return paths
 
     def keys(self) -> npt.NDArray[np.uint64]:
@@ -223,7 +223,9 @@ def _publish_part(table: pa.Table, ordinals: Ordinals, folder: Path, revision: i
     rows = table.take(pa.array(ordinals))
     rows = rows.set_column(rows.schema.get_field_index("id"), "id", pa.array(ordinals).cast(pa.string()))
     part = published(rebuilt(rows, revision), folder)
-    return {"revision": revision, "digest": part.digest, "rows": len(part), "bytes": part.nbytes}
+    place = f"{folder.parent.name}/{folder.name}"
+    sizes = {"rows": len(part), "bytes": part.nbytes}
+    return {"revision": revision, "digest": part.digest, **sizes, "folder": place}
 
 
 def _bitmap(keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint8]:

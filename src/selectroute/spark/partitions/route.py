@@ -37,7 +37,7 @@ from pyspark.sql.types import StructField, StructType
 
 from selectroute.arrays import tables as t
 from selectroute.index.snapshot import Snapshot
-from selectroute.match.columns.batch import MessageBatch
+from selectroute.match.columns.batch import ColumnBatch
 from selectroute.match.encoding.lanes import AttributeLanes
 from selectroute.match.extended import judge_extended
 from selectroute.match.match import match_lanes
@@ -180,24 +180,24 @@ class MappedPartitions:
             SnapshotError: a partition is gone or damaged.
             ColumnTypeError: as `Snapshot.match`.
         """
-        batch = MessageBatch(messages)
+        batch = ColumnBatch(messages)
         lanes, everyone = AttributeLanes(batch), np.arange(batch.rows)
         addressed, partitions = self._snapshot.addresses(lanes)
         firsts = np.searchsorted(partitions, np.arange(self._snapshot.partitions + 1))
-        found: list[Lists] = []
+        lists: list[Lists] = []
         for partition, (part, whole) in self._parts.items():
             if partition == self._snapshot.partitions:
                 offsets, ordinals, _ = match_lanes(part, lanes)
                 offsets, ordinals, _ = judge_extended(part, batch, offsets, ordinals)
-                found.append(Lists(everyone, offsets, ordinals, whole))
+                lists.append(Lists(everyone, offsets, ordinals, whole))
                 continue
             numbers = addressed[firsts[partition] : firsts[partition + 1]]
             if len(numbers) >= _NEARLY_ALL * batch.rows:
                 numbers = everyone
             if len(numbers):
                 some = lanes if numbers is everyone else lanes.some(numbers)
-                found.append(Lists(numbers, *match_lanes(part, some)[:2], whole))
-        return merge(batch.rows, found, self._marked)
+                lists.append(Lists(numbers, *match_lanes(part, some)[:2], whole))
+        return merge(batch.rows, lists, self._marked)
 
     @cached_property
     def _marked(self) -> bool:
@@ -259,10 +259,10 @@ def route_partitioned(
     _check_columns(df.schema)
     exact, columns = by_position(df)
     sent, read = list(columns), []
-    for name, one in read_columns(df.schema, columns, snapshot, binding, strict):
-        place = next((i for i, own in enumerate(columns) if own is one), len(sent))
+    for name, value in read_columns(df.schema, columns, snapshot, binding, strict):
+        place = next((i for i, own in enumerate(columns) if own is value), len(sent))
         if place == len(sent):
-            sent.append(one)
+            sent.append(value)
         read.append((name, place))
     spark = df.sparkSession
     tasks = Tasks(
@@ -271,22 +271,22 @@ def route_partitioned(
         snapshot.partitions,
         int(spark.conf.get("spark.sql.shuffle.partitions") or 1),
     )
-    wide = exact.select(*(one.alias(f"c{i}") for i, one in enumerate(sent or [F.lit(False)])))
+    wide = exact.select(*(value.alias(f"c{i}") for i, value in enumerate(sent or [F.lit(False)])))
     blocks = wide.mapInArrow(address(snapshot.ref, read, len(columns), tasks), SENT)
     placed = blocks.repartitionById(tasks.count, F.col("task"))
     answers = placed.mapInArrow(match(snapshot.ref, tasks), ANSWERED)
-    fields = [StructField(f"c{i}", one.dataType, True, one.metadata) for i, one in enumerate(df.schema)]
+    fields = [StructField(f"c{i}", field.dataType, True, field.metadata) for i, field in enumerate(df.schema)]
     schema = StructType([*fields, StructField(FOUND, TYPES[form], False)])
     gathered = answers.repartition(tasks.homes, F.col("batch")).mapInArrow(gather(snapshot.ref, form), schema)
     return gathered.toDF(*df.columns, column)
 
 
 def _check_columns(schema: StructType) -> None:
-    for one in schema:
+    for field in schema:
         try:
-            to_arrow_type(one.dataType, timezone="UTC")
+            to_arrow_type(field.dataType, timezone="UTC")
         except PySparkTypeError as error:
             raise PartitionError(
-                f"column {one.name!r} has type {one.dataType.simpleString()}, which Spark can't send to "
+                f"column {field.name!r} has type {field.dataType.simpleString()}, which Spark can't send to "
                 "Python: drop it, or cast it, before routing in partitions"
             ) from error

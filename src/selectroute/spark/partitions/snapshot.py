@@ -76,7 +76,7 @@ class PartitionedSnapshot:
         partitions: number of partitions, without the rest.
         tuples: the combinations of attributes whose values determine partitions.
         reads: the columns that selectors and topic filters read, sorted.
-        no_bytes: those of them that can't be columns of bytes.
+        no_bytes: the identifiers of `reads` that can't be columns of bytes.
         extended: number of EXTENDED subscriptions.
         rows, bytes: subscriptions, and bytes that matching reads, of each partition, then of the rest.
         subscriptions: number of distinct subscriptions.
@@ -104,10 +104,10 @@ class PartitionedSnapshot:
         check_path(folder, "folder", "the path of a folder that publish_partitions wrote")
         path = Path(folder).resolve()
         if revision is None:
-            found = partitioned_revisions(path)
-            if not found:
+            revisions = partitioned_revisions(path)
+            if not revisions:
                 raise SnapshotNotFoundError(f"no partitions are published in {path}")
-            revision = found[-1]
+            revision = revisions[-1]
         return _opened(path, revision)
 
     def __len__(self) -> int:
@@ -181,9 +181,7 @@ def ordinals_of(ref: SnapshotRef) -> npt.NDArray[np.int32]:
     return whole_ordinals(_open_part(ref))
 
 
-@lru_cache(maxsize=OPEN_PARTITIONS + 1)
-def _open_part(ref: SnapshotRef) -> Snapshot:
-    return open_snapshot(ref)
+_open_part = lru_cache(maxsize=OPEN_PARTITIONS + 1)(open_snapshot)
 
 
 @lru_cache(maxsize=2)
@@ -205,7 +203,7 @@ def open_partitions(ref: PartitionsRef) -> PartitionedSnapshot:
 def partitioned_revisions(folder: Path) -> list[int]:
     """Return the revisions published in partitions in a folder, ascending."""
     names = os.listdir(folder) if folder.is_dir() else []
-    return sorted(int(found[1]) for name in names if (found := _MANIFEST.fullmatch(name)))
+    return sorted(int(manifest[1]) for name in names if (manifest := _MANIFEST.fullmatch(name)))
 
 
 def write_manifest(folder: Path, content: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ from pyspark import TaskContext
 
 from selectroute.arrays import tables as t
 from selectroute.index.snapshot import Snapshot
-from selectroute.match.columns.batch import MessageBatch
+from selectroute.match.columns.batch import ColumnBatch
 from selectroute.match.compiled import compiled, compiling_alone
 from selectroute.match.encoding.lanes import AttributeLanes
 from selectroute.match.memory import address_of, int_at, take_array
@@ -68,8 +68,8 @@ def merge(rows: int, parts: Sequence[Lists], marked: bool) -> tuple[t.Array, t.A
     places = offsets[:-1].copy()
     with compiling_alone("the merge of partitions"):
         for part in parts:
-            numbers, own, found, whole = map(_read_only, part)
-            _place(numbers, own, found, whole, places, ordinals)
+            numbers, own, matched, whole = map(_read_only, part)
+            _place(numbers, own, matched, whole, places, ordinals)
         if marked:
             ordinals = ordinals[: _distinct(lists, offsets, ordinals)]
     return offsets, ordinals
@@ -217,7 +217,7 @@ def address(ref: PartitionsRef, read: Sequence[tuple[str, int]], kept: int, task
                     [*batch.columns[:kept], lists], names=[*batch.schema.names[:kept], _REST]
                 )
             )
-            rows, partitions = snapshot.addresses(AttributeLanes(MessageBatch(messages)))
+            rows, partitions = snapshot.addresses(AttributeLanes(ColumnBatch(messages)))
             used, starts = np.unique(partitions, return_index=True)
             placed = messages.take(pa.array(rows))
             lengths = np.diff(np.append(starts, len(rows)))
@@ -288,8 +288,8 @@ def _answers(
 ) -> pa.RecordBatch:
     """Match blocks together, and return a row for each."""
     [messages] = pa.Table.from_batches([block for _, block in blocks]).combine_chunks().to_batches()
-    found = _found(snapshot.part(partition), snapshot.refs[partition], messages, marked=True)
-    whole = pa.RecordBatch.from_arrays([messages.column(_ROW), found], names=["row", "found"])
+    lists = _found(snapshot.part(partition), snapshot.refs[partition], messages, marked=True)
+    whole = pa.RecordBatch.from_arrays([messages.column(_ROW), lists], names=["row", "found"])
     answers, start = [], 0
     for _, block in blocks:
         answers.append(_packed(whole.slice(start, block.num_rows)))
@@ -306,7 +306,7 @@ def _answers(
 
 def _found(part: Snapshot, ref: SnapshotRef, messages: pa.RecordBatch, marked: bool) -> Any:
     """Match messages with a part, whose reference is `ref`; return the ordinals of the whole registry, all
-    marked as in ``merge`` or none: which ones are in other parts, no task knows.
+    marked as in ``merge`` or none: no task knows which ordinals are in other parts.
     """
     matches = part.match(messages, missing="ignore", unlike="ignore")
     ordinals = ordinals_of(ref)[matches.ordinals]
@@ -315,7 +315,7 @@ def _found(part: Snapshot, ref: SnapshotRef, messages: pa.RecordBatch, marked: b
 
 @dataclass(slots=True)
 class _Gathered:
-    """Batch of which not all blocks have come: its home block, if it has, and the answers."""
+    """ColumnBatch of which not all blocks have come: its home block, if it has, and the answers."""
 
     home: pa.RecordBatch | None = None
     awaited: int = _NOT_HOME
@@ -342,10 +342,10 @@ def gather(ref: PartitionsRef, form: Form) -> Batches:
         for batch in batches:
             columns = batch.column(0).to_pylist(), batch.column(1).to_pylist(), batch.column(2)
             for name, awaited, block in zip(*columns, strict=True):
-                one = waiting.setdefault(name, _Gathered())
-                if one.add(awaited, _unpacked(block)):
+                gathered = waiting.setdefault(name, _Gathered())
+                if gathered.add(awaited, _unpacked(block)):
                     del waiting[name]
-                    yield from _whole(one, snapshot, form)
+                    yield from _whole(gathered, snapshot, form)
         if waiting:
             raise PartitionError(_NOT_THE_SAME)
 
@@ -363,6 +363,6 @@ def _whole(batch: _Gathered, snapshot: PartitionedSnapshot, form: Form) -> Itera
     parts.append(Lists(np.arange(batch.home.num_rows), *list_offsets(rest)))
     offsets, ordinals = merge(batch.home.num_rows, parts, marked=True)
     ids = snapshot.ids if form == "ids" else None
-    for start, found in portions(form, offsets, ordinals, ids=ids):
-        columns = [column.slice(start, len(found)) for column in kept]
-        yield pa.RecordBatch.from_arrays([*columns, found], names=[*batch.home.schema.names[:-1], FOUND])
+    for start, lists in portions(form, offsets, ordinals, ids=ids):
+        columns = [column.slice(start, len(lists)) for column in kept]
+        yield pa.RecordBatch.from_arrays([*columns, lists], names=[*batch.home.schema.names[:-1], FOUND])

@@ -1,5 +1,10 @@
 """Backfills: deliveries that subscriptions missed while paused, from the inputs that still exist.
 
+Backfills and replays are *side batches*, numbered -1, -2, …, each with its own commit, folders and line of
+the accounting, which the totals of the stream do not count. The pin of a side batch includes its plan, and it
+has its own lease: the next batch of the stream may use a newer revision before an interrupted side batch is
+finished.
+
 What is owed is computed from the registry's change log::
 
     revision    …  p ──────────── r ……… R
@@ -16,7 +21,7 @@ set of owed batches is final.
   does not depend on how fast the job was before the second pause.
 - Replaced: owed batches are matched with the selector at the time of the backfill.
 
-A backfill is a side batch (see ``side_batches``). It takes owed batches, reads their inputs again, and
+A backfill takes owed batches, reads their inputs again, and
 matches them with these subscriptions only, at the revision of its pin::
 
     unfinished one? ─yes→ by its pin ─────────────────────────────────────────────────┐
@@ -34,12 +39,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Collection, Generator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import takewhile
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
@@ -48,12 +53,65 @@ from selectroute.index.snapshot_files import locked, published, published_digest
 from selectroute.registry.model import Change, Op
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.batch.commits import BACKFILL
-from selectroute.spark.batch.pins import Pin, read_pin, reference
+from selectroute.spark.batch.pins import Pin, check_pinned, read_pin, reference
 from selectroute.spark.batch.router import BatchReport, BatchSettings, Clock, Router
-from selectroute.spark.columns.snapshot_ref import SnapshotRef, open_once
+from selectroute.spark.columns.snapshot_ref import SnapshotRef, lease, open_once
 from selectroute.spark.job import DROP, Unrouted
-from selectroute.spark.replay.side_batches import SideBatches
+from selectroute.spark.replay.letters import History
 from selectroute.storage import Location
+
+if TYPE_CHECKING:
+    from selectroute.client import SubscriptionRegistry
+
+
+class SideBatches:
+    """Side batches of one kind of one job. All must come between two batches of the stream.
+
+    ``kind`` is the kind of their commits.
+    """
+
+    kind: ClassVar[str]
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+        self._job = router.job
+        self._commits = router.commits
+        self._pins = router.job.output / "pins"
+        self._history = History(router.commits)
+        self._is_leased = True  # or may be: a crash may have come between commit and release
+
+    def _interrupted(self) -> Pin | None:
+        """Return the pin of a side batch that was interrupted by a crash; None if there is none.
+
+        Raises:
+            PinError: the pinned revision is gone or was replaced.
+        """
+        pinned = read_pin(self._commits.next_side_batch(), self._pins)
+        if pinned is None or pinned.kind != self.kind:
+            return None
+        check_pinned(pinned, self._job.snapshots)
+        return pinned
+
+    def _pin(self, revision: int, query: str, **plan: Any) -> Pin:
+        """Pin the next side batch durably, after its lease. Hold the lock of the snapshot folder."""
+        snapshots, number = self._job.snapshots, self._commits.next_side_batch()
+        pinned = Pin(number, revision, published_digest(snapshots, revision), self.kind, **plan)
+        lease(snapshots, _lease_of(query), revision)
+        self._pins.make_folder()
+        (self._pins / f"{number}.json").put_json(pinned.to_json())
+        return pinned
+
+    def _release(self, query: str) -> None:
+        """Release the lease of a committed side batch, if there may be one."""
+        if self._is_leased:
+            (self._job.snapshots / "leases" / f"{_lease_of(query)}.json").delete()
+            self._is_leased = False
+
+
+def _lease_of(query: str) -> str:
+    """Return the lease's name, the same for backfills and replays: only one of them is made at a time."""
+    return f"{query}-backfill"
+
 
 OWED_OPS: tuple[Op, ...] = ("remove", "resume")
 """Kinds of changes that affect owed batches; no others are read."""
@@ -114,8 +172,12 @@ class Owed:
         return {
             "revision": self.revision,
             "missed": [
-                {"paused": one.paused, "resumed": one.resumed, "subscriptions": sorted(one.subscriptions)}
-                for one in self.missed()
+                {
+                    "paused": missed.paused,
+                    "resumed": missed.resumed,
+                    "subscriptions": sorted(missed.subscriptions),
+                }
+                for missed in self.missed()
             ],
         }
 
@@ -123,9 +185,9 @@ class Owed:
     def from_json(cls, content: Mapping[str, Any]) -> Owed:
         """Read the state that `to_json` returned."""
         owed = cls(content["revision"])
-        for one in content["missed"]:
-            for id in one["subscriptions"]:
-                owed._owed.setdefault(id, set()).add((one["paused"], one["resumed"]))
+        for missed in content["missed"]:
+            for id in missed["subscriptions"]:
+                owed._owed.setdefault(id, set()).add((missed["paused"], missed["resumed"]))
         return owed
 
 
@@ -138,17 +200,6 @@ _RECORD_EVERY = 1_000
 
 class BackfillError(SelectRouteError):
     """Published snapshots of another registry."""
-
-
-class ChangeLog(Protocol):
-    """Change log of a registry."""
-
-    @property
-    def revision(self) -> int:
-        """Newest revision."""
-
-    def follow_changes(self, after: int, *, ops: Collection[Op]) -> Generator[Change]:
-        """Yield the changes of these kinds after a revision, ascending, up to the newest at least."""
 
 
 class Backfills(SideBatches):
@@ -165,7 +216,7 @@ class Backfills(SideBatches):
         self._revision = cache(lambda batch: int(self._commit(batch)["revision"]))
         self._nothing_at = -1
 
-    def follow(self, log: ChangeLog) -> None:
+    def follow(self, log: SubscriptionRegistry) -> None:
         """Read the log up to the newest published revision. Writes only the record.
 
         Raises the errors of the log; the next call continues at the same position.
@@ -237,50 +288,48 @@ class Backfills(SideBatches):
         if not owed or owed.revision == self._nothing_at:
             return None
         batches = self._commits.batches()
-        # A pinned, uncommitted batch comes first: it may be one that is owed.
+        # A pinned, uncommitted batch comes first: it may be owed.
         if not batches or read_pin(batches[-1] + 1, self._pins) is not None:
             return None
         with locked(self._job.snapshots):  # so that the revision is not removed before it is leased
             if owed.revision not in revisions(self._job.snapshots):
                 return None
-            found = self._work(owed, batches)
-            if found is None:
+            due = self._work(owed, batches)
+            if due is None:
                 self._nothing_at = owed.revision
                 self._write_record(owed)
                 return None
-            ids, chosen = found
+            ids, chosen = due
             return self._pin(owed.revision, query, batches=tuple(chosen), subscriptions=tuple(ids))
 
     def _work(self, owed: Owed, batches: list[int]) -> tuple[list[str], list[int]] | None:
         """Return the first subscriptions and batches due: each of the batches was missed by all of them."""
         self._history.read()
-        given = self._history.given
+        backfilled = self._history.backfilled
         missing: defaultdict[int, list[frozenset[str]]] = defaultdict(list)
         live = self._in_snapshot(owed)
-        for missed in owed.missed():
-            if missed.resumed > owed.revision:
+        for span in owed.missed():
+            if span.resumed > owed.revision:
                 continue  # from a part of the log that was not read completely
-            start, end = (
-                bisect_left(batches, at, key=self._revision) for at in (missed.paused, missed.resumed)
-            )
-            active = missed.subscriptions & live
-            left = [batch for batch in batches[start:end] if active - given[batch]]
+            start, end = (bisect_left(batches, at, key=self._revision) for at in (span.paused, span.resumed))
+            active = span.subscriptions & live
+            left = [batch for batch in batches[start:end] if active - backfilled[batch]]
             for batch in left:
                 missing[batch].append(active)
             if not left:
                 # Subscriptions not in the snapshot were paused again, and wait if they missed anything.
-                owed.mark_delivered(replace(missed, subscriptions=active) if start < end else missed)
+                owed.mark_delivered(replace(span, subscriptions=active) if start < end else span)
         if not missing:
             return None
         # The first batch, and those after it while they were missed by the same subscriptions.
         first, *more = sorted(missing)
-        wanted = frozenset().union(*missing[first]) - given[first]
+        wanted = frozenset().union(*missing[first]) - backfilled[first]
         chosen, files = [first], self._commit(first)["inputs"]["count"]
         for batch in more:
             files += self._commit(batch)["inputs"]["count"]
             if self._router.source.limit is not None and files > self._router.source.limit:
                 break
-            if wanted != frozenset().union(*missing[batch]) - given[batch]:
+            if wanted != frozenset().union(*missing[batch]) - backfilled[batch]:
                 break
             chosen.append(batch)
         return sorted(wanted)[:MOST_SUBSCRIPTIONS], chosen
@@ -304,22 +353,23 @@ class Backfills(SideBatches):
     def _make(self, pinned: Pin, query: str) -> BatchReport:
         clock = Clock()
         source = self._router.source
-        found = source.reread(map(self._commit, pinned.batches))
-        missing = [one for one in found if one.gone or one.unknown]
+        replayable = source.reread(map(self._commit, pinned.batches))
+        missing = [inputs for inputs in replayable if inputs.gone or inputs.unknown]
         record = {
             "revision": pinned.revision,
             "subscriptions": list(pinned.subscriptions),
             "batches": list(pinned.batches),
             "after": self._commits.batches()[-1],
             "missing": [
-                {"batch": one.batch, "files": list(one.gone), "why": one.sentence} for one in missing
+                {"batch": inputs.batch, "files": list(inputs.gone), "why": inputs.sentence}
+                for inputs in missing
             ],
         }
         settings = BatchSettings(partial(self._snapshot, pinned), Unrouted(DROP), record)
-        inputs = [one_input for one in found for one_input in one.inputs]
+        inputs = [each for of_batch in replayable for each in of_batch.inputs]
         report = self._router.write(pinned, source.batch_input(inputs, again=True), clock, query, settings)
         self._is_leased = True
-        return replace(report, missing=tuple(one.sentence for one in missing))
+        return replace(report, missing=tuple(inputs.sentence for inputs in missing))
 
     def _snapshot(self, pinned: Pin, staging: Location) -> SnapshotRef:
         """Publish a snapshot of only the backfill's subscriptions in its staging folder."""

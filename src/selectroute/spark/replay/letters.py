@@ -68,8 +68,8 @@ class LetterPlace(NamedTuple):
 def wanted_letters(
     output: Where, wanted: ReplayFilterSpec = ALL, *, left_only: bool = False
 ) -> Iterator[DeadLetter]:
-    """Yield the dead letters of a job that a filter finds, ordered by batch; with ``left_only`` those that no
-    replay took.
+    """Yield the dead letters of a job that a filter finds, ordered by batch; with ``left_only``, exclude
+    replayed letters.
 
     Holds some thousands of rows at a time. Skips a file that is removed during the call.
 
@@ -101,8 +101,8 @@ def newest_letters(
         wanted: the filter.
         history: the job's history, read up to now.
         after: the place to begin after: what comes meanwhile is newer, so pages neither repeat nor skip.
-        left_only: leave out those that a replay took.
-        asked: leave out those that these requests ask for.
+        left_only: exclude replayed letters.
+        asked: exclude letters covered by these requests.
 
     Raises:
         JobError: the folder is not a job's, or a file in it can't be read.
@@ -115,7 +115,7 @@ def newest_letters(
             if history.order(batch) > history.order(after.batch):
                 continue
             first = after.row + 1 if batch == after.batch else 0
-        of_batch = [one.wanted for one in asked if history.asks(one, batch)]
+        of_batch = [request.wanted for request in asked if history.asks(request, batch)]
         for row, letter in _letters_of(
             tables, batch, wanted, history.taken[batch], first=first, left_only=left_only, without=of_batch
         ):
@@ -139,18 +139,22 @@ def _letters_of(
     for rows in tables.rows(DEAD_LETTERS, batch):
         table = _keys(rows)
         replays = _replays(table, taken_of)
-        found = wanted.mask(table)
+        mask = wanted.mask(table)
         if left_only:
-            found &= replays == 0
-        for one in without:
-            found &= ~one.mask(table)
-        found[: max(0, first - before)] = False
-        numbers = np.flatnonzero(found)
+            mask &= replays == 0
+        for unwanted in without:
+            mask &= ~unwanted.mask(table)
+        mask[: max(0, first - before)] = False
+        numbers = np.flatnonzero(mask)
         for start in range(0, len(numbers), _AT_ONCE):
             some = numbers[start : start + _AT_ONCE]
             letters = rows.take(pa.array(some)).to_pylist()
             for number, replay, row in zip(some.tolist(), replays[some].tolist(), letters, strict=True):
-                yield before + number, _letter(batch, row, replay or None)
+                headers = row.pop("headers")
+                pairs = (
+                    None if headers is None else tuple((header["key"], header["value"]) for header in headers)
+                )
+                yield before + number, DeadLetter(batch=batch, **row, headers=pairs, replay=replay or None)
         before += len(rows)
 
 
@@ -160,16 +164,10 @@ def _keys(rows: pa.RecordBatch) -> pa.Table:
 
 def _replays(letters: pa.Table, taken_of: Sequence[TakenLetters]) -> npt.NDArray[np.int64]:
     """Return the batch of the replay that took each letter of a batch; 0 if none did."""
-    found = np.zeros(len(letters), np.int64)
+    replays = np.zeros(len(letters), np.int64)
     for taken in taken_of:
-        found[(found == 0) & taken.mask(letters)] = taken.replay
-    return found
-
-
-def _letter(batch: int, row: dict[str, Any], replay: int | None) -> DeadLetter:
-    headers = row.pop("headers")
-    pairs = None if headers is None else tuple((one["key"], one["value"]) for one in headers)
-    return DeadLetter(batch=batch, **row, headers=pairs, replay=replay)
+        replays[(replays == 0) & taken.mask(letters)] = taken.replay
+    return replays
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,16 +181,16 @@ class TakenLetters:
     @classmethod
     def of(cls, replay: int, record: Mapping[str, Any]) -> TakenLetters:
         """Read the record in the commit of a replay."""
-        missing = frozenset(name for one in record["missing"] for name in one["files"])
+        missing = frozenset(name for gap in record["missing"] for name in gap["files"])
         return cls(replay, ReplayFilterSpec.from_json(record["wanted"]), missing)
 
     def mask(self, letters: pa.Table) -> npt.NDArray[np.bool_]:
         """Return a mask of the letters of one of these batches that were taken."""
-        found = self.wanted.mask(letters)
+        mask = self.wanted.mask(letters)
         if self.missing:
             gone = pa.array(sorted(self.missing), pa.string())
-            found &= ~pc.is_in(letters["source"], gone).to_numpy()
-        return found
+            mask &= ~pc.is_in(letters["source"], gone).to_numpy()
+        return mask
 
 
 def batches_with_letters(output: Where) -> set[int]:
@@ -209,8 +207,8 @@ def letters_left(
     Raises:
         JobError: a file of dead letters can't be read.
     """
-    found = open_tables(output).rows(DEAD_LETTERS, batch, LETTERS.names)
-    table = pa.concat_tables([LETTERS.empty_table(), *map(_keys, found)])
+    rows = open_tables(output).rows(DEAD_LETTERS, batch, LETTERS.names)
+    table = pa.concat_tables([LETTERS.empty_table(), *map(_keys, rows)])
     return table.filter(pa.array(wanted.mask(table) & (_replays(table, taken_of) == 0)))
 
 
@@ -222,14 +220,14 @@ def messages_in(letters: pa.Table) -> int | None:
 
 
 class History:
-    """History of backfills and replays from the commits: batches given to subscriptions, letters taken."""
+    """History of backfills and replays from the commits: backfilled batches, replayed letters."""
 
     def __init__(self, commits: Commits) -> None:
         self._commits = commits
         self._read_to = 0
         self._kinds: dict[int, str] = {}
         self._records: dict[int, dict[str, Any]] = {}
-        self.given: defaultdict[int, set[str]] = defaultdict(set)
+        self.backfilled: defaultdict[int, set[str]] = defaultdict(set)
         """Subscriptions that got a batch of the stream by backfills."""
         self.taken: defaultdict[int, list[TakenLetters]] = defaultdict(list)
         """Letters of a batch that replays took."""
@@ -248,7 +246,7 @@ class History:
             record = self._records[number] = commit.get(kind, {})
             if kind == BACKFILL:
                 for batch in record["batches"]:
-                    self.given[batch].update(record["subscriptions"])
+                    self.backfilled[batch].update(record["subscriptions"])
             elif kind == REPLAY:
                 taken = TakenLetters.of(number, record)
                 for batch in record["batches"]:
@@ -259,7 +257,7 @@ class History:
             self._read_to = number
 
     def order(self, batch: int) -> tuple[int, int]:
-        """Return a key that sorts batches by the time of their commits, as that of `Commits`; a side batch
+        """Return a key that sorts batches by the time of their commits, as `Commits` does; a side batch
         without a commit is the oldest.
         """
         return (batch, 0) if batch >= 0 else (self._records.get(batch, {}).get("after", -1), -batch)
@@ -277,23 +275,23 @@ class History:
         if batch >= 0:
             return None
         record = self._records[batch]
-        found = record["subscriptions"] if self._kinds[batch] == BACKFILL else record["only"]
-        return None if found is None else tuple(found)
+        only = record["subscriptions"] if self._kinds[batch] == BACKFILL else record["only"]
+        return None if only is None else tuple(only)
 
     def origins(self, batch: int) -> frozenset[int]:
         """Return the batches of the stream from which the letters of a batch come."""
-        todo, found = [batch], set()
+        todo, origins = [batch], set()
         while todo:
-            one = todo.pop()
-            if one >= 0:
-                found.add(one)
+            number = todo.pop()
+            if number >= 0:
+                origins.add(number)
             else:
-                todo += self._records[one]["batches"]
-        return frozenset(found)
+                todo += self._records[number]["batches"]
+        return frozenset(origins)
 
     def scope(self, origin: int, only: tuple[str, ...] | None) -> Scope:
         """Return the subscriptions that may get the dead-lettered messages of a batch of the stream."""
-        return Scope(None, tuple(sorted(self.given[origin]))) if only is None else Scope(only)
+        return Scope(None, tuple(sorted(self.backfilled[origin]))) if only is None else Scope(only)
 
 
 def count_left(output: Where, request: Request) -> Counter[tuple[str, str]]:
@@ -302,10 +300,10 @@ def count_left(output: Where, request: Request) -> Counter[tuple[str, str]]:
     Raises:
         JobError: a file of dead letters can't be read.
     """
-    found: Counter[tuple[str, str]] = Counter()
+    counts: Counter[tuple[str, str]] = Counter()
     for left in left_by_batch(output, request):
-        found[left.stage, left.reason] += left.letters
-    return found
+        counts[left.stage, left.reason] += left.letters
+    return counts
 
 
 def left_by_batch(
@@ -337,9 +335,9 @@ def counts_left(
     """Yield the counts of the wanted letters of one batch that no replay took. Raises JobError."""
     letters = letters_left(output, batch, wanted, history.taken[batch])
     is_asked = np.zeros(len(letters), np.bool_)
-    for one in asked:
-        if history.asks(one, batch):
-            is_asked |= one.wanted.mask(letters)
+    for request in asked:
+        if history.asks(request, batch):
+            is_asked |= request.wanted.mask(letters)
     letters = letters.append_column("asked", pa.array(is_asked).cast(pa.int64()))
     counts = letters.group_by(["stage", "reason"]).aggregate([([], "count_all"), ("asked", "sum")])
     for row in counts.to_pylist():

@@ -1,6 +1,6 @@
 """Replays: dead letters judged again on request, after a repair.
 
-A replay is a side batch (see ``side_batches``)::
+A replay is a side batch (see ``backfill``)::
 
     unfinished one? ─yes→ by its pin ───────────────────────────────────────────────────────┐
                     └no→ request: the next batches with letters that no replay took ─→ pin ─┴→
@@ -38,9 +38,9 @@ from selectroute.spark.batch.pins import Pin, reference
 from selectroute.spark.batch.router import BatchReport, BatchSettings, Clock, Router
 from selectroute.spark.columns.snapshot_ref import SnapshotRef
 from selectroute.spark.job import DROP, JobError, Unrouted
+from selectroute.spark.replay.backfill import SideBatches
 from selectroute.spark.replay.letters import batches_with_letters, letters_left, messages_in
 from selectroute.spark.replay.request import ReplayFilterSpec, Request, finish_request, read_request, waiting
-from selectroute.spark.replay.side_batches import SideBatches
 from selectroute.spark.sources.source import ReplayableInput
 from selectroute.spark.tables.schemas import as_written
 from selectroute.spark.task.replay_filter import LETTERS, Scope, write_replay_list
@@ -72,9 +72,9 @@ class Replays(SideBatches):
         """Look for requests, and search the dead letters of all their batches, so that `next` need not do it
         while the stream waits. A request that comes later is found by the next look.
         """
-        found = waiting(self._job.output)
-        self._is_asked = bool(found)
-        for path in found:
+        requests = waiting(self._job.output)
+        self._is_asked = bool(requests)
+        for path in requests:
             request = self._read(path)
             if request is not None:
                 self._history.read()
@@ -161,8 +161,8 @@ class Replays(SideBatches):
     def _candidates(self, request: Request) -> list[int]:
         done = self._history.handled[request.id] | self._without_letters[request.id]
         open_ = batches_with_letters(self._job.output) - done
-        found = (batch for batch in open_ if request.means(batch) and self._commits.is_committed(batch))
-        return sorted(found, key=lambda batch: (batch < 0, abs(batch)))
+        candidates = (batch for batch in open_ if request.means(batch) and self._commits.is_committed(batch))
+        return sorted(candidates, key=lambda batch: (batch < 0, abs(batch)))
 
     def _too_many(self, letters: pa.Table) -> bool:
         limit = self._router.source.limit
@@ -200,9 +200,9 @@ class Replays(SideBatches):
         origins = sorted(frozenset().union(*map(history.origins, pinned.batches)))
         commits = [self._commits.read(origin) or {} for origin in origins]
         for replayable in source.reread(commits):
-            found, in_found = source.narrow(replayable.inputs, letters)
-            inputs += found
-            codes[in_found] = scopes.setdefault(history.scope(replayable.batch, only), len(scopes))
+            narrowed, is_there = source.narrow(replayable.inputs, letters)
+            inputs += narrowed
+            codes[is_there] = scopes.setdefault(history.scope(replayable.batch, only), len(scopes))
             if replayable.gone or replayable.unknown:
                 lost.append(replayable)
         replayed = letters.filter(pa.array(codes >= 0))
@@ -226,7 +226,7 @@ class Replays(SideBatches):
         report = self._router.write(pinned, source.batch_input(inputs, again=True), clock, query, settings)
         self._is_leased = True
         self._release(query)
-        sentences = [one["why"] for one in missing]
+        sentences = [gap["why"] for gap in missing]
         messages = messages_in(replayed)
         if messages is not None and messages != report.counts.messages:
             sentences.append(
@@ -240,14 +240,14 @@ def _missing(lost: Sequence[ReplayableInput], letters: pa.Table) -> list[dict[st
     if not len(letters):
         return []
     sources = letters["source"].unique().to_pylist()
-    found = []
+    gaps = []
     for replayable in lost:
         names = tuple(map(as_written, replayable.gone))
         of_each = zip(names, replayable.sources or names, strict=True)
         gone = tuple(name for name, source in of_each if source in sources)
         files = sources if replayable.unknown else list(gone)
         if files:
-            found.append(
+            gaps.append(
                 {"batch": replayable.batch, "files": files, "why": replace(replayable, gone=gone).sentence}
             )
-    return found
+    return gaps

@@ -67,12 +67,12 @@ class ReplayFilterSpec:
 
     def mask(self, letters: pa.Table) -> npt.NDArray[np.bool_]:
         """Return a mask of those of a batch's letters that are wanted, whatever their batch."""
-        found = np.ones(len(letters), np.bool_)
+        mask = np.ones(len(letters), np.bool_)
         for column, values in self.columns.items():
             if values:
                 kind = pa.int64() if column in ("partition", "offset") else pa.string()
-                found &= pc.is_in(letters[column].cast(kind), pa.array(values, kind)).to_numpy()
-        return found
+                mask &= pc.is_in(letters[column].cast(kind), pa.array(values, kind)).to_numpy()
+        return mask
 
     def to_json(self) -> dict[str, Any]:
         """Return the filter as JSON, the inverse of `from_json`."""
@@ -83,7 +83,7 @@ class ReplayFilterSpec:
         """Read the filter that `to_json` returned. Raises `RequestError` for anything else, because ignoring
         an unknown field would replay too much.
         """
-        known = [one.name for one in fields(cls)]
+        known = [field.name for field in fields(cls)]
         for name in content:
             if name not in known:
                 raise RequestError(unknown_field("a request", name, known))
@@ -143,8 +143,8 @@ def as_of_now(output: Where, wanted: ReplayFilterSpec) -> Request:
 
 def waiting(output: Where) -> list[Location]:
     """Return the files of open requests, oldest first."""
-    found = (path for path in (Location.of(output) / _FOLDER).files() if _NAME.fullmatch(path.name))
-    return sorted(found, key=lambda path: path.name)
+    requests = (path for path in (Location.of(output) / _FOLDER).files() if _NAME.fullmatch(path.name))
+    return sorted(requests, key=lambda path: path.name)
 
 
 def read_request(path: Location) -> Request:
@@ -189,10 +189,10 @@ def letters_asked_for(output: Where, id: str) -> int:
         DamagedFileError: its file is damaged.
     """
     # In this order: the request is removed after its result is written.
-    found = (Location.of(output) / _FOLDER / f"{id}.json").read_json() or _done(output, id)
-    if found is None:
+    content = (Location.of(output) / _FOLDER / f"{id}.json").read_json() or _done(output, id)
+    if content is None:
         raise KeyError(id)
-    return int(found["letters"])
+    return int(content["letters"])
 
 
 def _done(output: Where, id: str) -> dict[str, Any] | None:
@@ -201,11 +201,11 @@ def _done(output: Where, id: str) -> dict[str, Any] | None:
 
 def open_requests(output: Where) -> list[Request]:
     """Return the requests that wait, oldest first, without the damaged ones, which the job ignores."""
-    found = []
+    requests = []
     for path in waiting(output):
         with suppress(SelectRouteError):
-            found.append(read_request(path))
-    return found
+            requests.append(read_request(path))
+    return requests
 
 
 def _listed(content: Mapping[str, Any], name: str, kind: type) -> tuple[Any, ...]:

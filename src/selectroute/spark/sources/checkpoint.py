@@ -58,12 +58,12 @@ def done_batches(checkpoint: Path) -> list[int]:
 
 def log_files(folder: Path) -> list[tuple[int, Path]]:
     """Return the files of one of Spark's logs with their numbers, ascending, ``.compact`` files included."""
-    found = []
+    files = []
     for path in folder.iterdir() if folder.is_dir() else ():
         number = path.name.removesuffix(".compact")
         if number.isdecimal():
-            found.append((int(number), path))
-    return sorted(found)
+            files.append((int(number), path))
+    return sorted(files)
 
 
 def log_lines(path: Path) -> list[str]:
@@ -80,7 +80,7 @@ def log_lines(path: Path) -> list[str]:
 
 
 FRAME: Final = "frame:"
-"""Prefix of an input's name, before that of a DataFrame."""
+"""Prefix of the name of an input that is a DataFrame."""
 
 _HEAD: Final = 2
 """Lines before the offsets: the version of the log, and the time of the batch."""
@@ -105,7 +105,7 @@ def list_entries(checkpoint: Path, batch: int) -> list[int | None]:
 
 def _list_entry(line: str) -> int | None:
     try:
-        found = json.loads(line)
-        return int(found["logOffset"])
+        entry = json.loads(line)
+        return int(entry["logOffset"])
     except (ValueError, TypeError, KeyError):
         return None

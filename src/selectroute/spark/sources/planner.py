@@ -1,4 +1,4 @@
-"""Sources of Spark's streams that plan batches, and leave the reading to the tasks of a batch.
+"""Spark data sources that only plan offsets; the tasks of a batch read the data.
 
 Spark asks a planner, in a process of its own, for the end of the next batch, and writes it to its checkpoint.
 """
@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, Final, TypeVar
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
@@ -23,36 +24,29 @@ _log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
 
 
-def planning_source(name: str, schema: str, planner_of: partial[Any]) -> type[DataSource]:
-    """Return a source to be registered; it travels to Spark's processes by value.
+def planned_stream(spark: SparkSession, format_name: str, planner_of: partial[Any]) -> DataFrame:
+    """Return a stream without rows, of one column, whose batches a planner plans.
 
     Args:
-        name: the name of its format.
-        schema: the columns of its stream, which has no rows.
-        planner_of: creates the planner.
+        spark: the session.
+        format_name: the name of the stream's format.
+        planner_of: creates the planner, in a process of its own; it is pickled.
     """
-    members = {"format": name, "columns": schema, "planner_of": staticmethod(planner_of)}
-    return type("PlanningSource", (_PlanningSource,), members)
 
+    class PlanningSource(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return format_name
 
-class _PlanningSource(DataSource):
-    format: ClassVar[str]
-    columns: ClassVar[str]
-    planner_of: ClassVar[partial[Any]]
+        def schema(self) -> str:
+            return "number long"
 
-    def __init__(self, options: MutableMapping[str, str]) -> None:
-        super().__init__(options)
+        def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+            planner: DataSourceStreamReader = planner_of()
+            return planner
 
-    @classmethod
-    def name(cls) -> str:
-        return cls.format
-
-    def schema(self) -> str:
-        return self.columns
-
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        planner: DataSourceStreamReader = self.planner_of()
-        return planner
+    spark.dataSource.register(PlanningSource)
+    return spark.readStream.format(format_name).load()
 
 
 class Planner(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -60,7 +54,7 @@ class Planner(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self) -> None:
         self.outage: Exception | None = None
-        """Error of the question that was not answered last; None if it was answered."""
+        """Error of the last question; None if it was answered."""
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return none: the tasks of a batch read its input."""
@@ -77,7 +71,7 @@ class Planner(DataSourceStreamReader, SupportsTriggerAvailableNow):
         seconds: float,
         pause_seconds: float,
     ) -> Answer | None:
-        """Return the answer of what is planned from; None if none came in so many seconds, with the reason in
+        """Return the answer of the source's system; None if it did not answer in time, with the reason in
         `outage`. An outage is warned of once.
         """
         deadline = time.monotonic() + seconds

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +19,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from selectroute.selector.message import Message
+from selectroute.spark.job import Commit
 from selectroute.spark.session import Runner
 from selectroute.spark.tables.schemas import Counts, busiest_of
 from selectroute.spark.task.task import TaskSettings
+
+Mask: TypeAlias = npt.NDArray[np.bool_]
 
 OfTasks = TypeVar("OfTasks")
 """Work of the tasks of a batch, in the form that a source runs."""
@@ -36,7 +39,7 @@ class Outcome(NamedTuple):
 
     counts: Counts
     files: list[dict[str, Any]]
-    found: Mapping[str, Any] = MappingProxyType({})
+    additions: Mapping[str, Any] = MappingProxyType({})
     topics: Mapping[str, int] = MappingProxyType({})
     unlike: Mapping[str, tuple[str, bool]] = MappingProxyType({})
     warnings: Mapping[str, str] = MappingProxyType({})
@@ -52,7 +55,7 @@ class Outcome(NamedTuple):
         return cls(counts, files, busiest=busiest_of(report["busiest"] for report in reports), **more)
 
 
-class Attempts(Protocol):
+class TaskAttempts(Protocol):
     """Runs the tasks of a batch until each is done; see ``batch/attempts.py``."""
 
     def complete(
@@ -74,7 +77,7 @@ class BatchInput(Protocol):
         """
 
     def plan(self, tasks: int) -> dict[str, Any]:
-        """Return the plan of the input in at most so many tasks, as JSON: what `by` and `follows` need."""
+        """Return the plan of the input in at most this number of tasks, as JSON, for `by` and `follows`."""
 
     def follows(self, plan: Mapping[str, Any]) -> bool:
         """Return whether the input can be routed by a plan that `plan` returned before."""
@@ -88,13 +91,13 @@ class BatchInput(Protocol):
     def remedy(self) -> str:
         """Remedy for an input that has changed since it was planned, as a clause."""
 
-    def route(self, batch: int, settings: TaskSettings, attempts: Attempts) -> Outcome:
+    def route(self, batch: int, settings: TaskSettings, attempts: TaskAttempts) -> Outcome:
         """Route the whole input. Raises `CommitError` if less was read than planned."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayableInput:
-    """Inputs of a committed batch: those that can be read again, and the names of those that are gone.
+    """Inputs of a committed batch: the ones that can be read again, and the names of the ones that are gone.
 
     ``sources`` has the deliveries' source of each entry of ``gone``, where it differs. ``unknown`` is the
     reason if the inputs are not known.
@@ -145,10 +148,10 @@ class Source(Protocol):
     def batch_input(self, inputs: Sequence[Any], again: bool = False) -> BatchInput:
         """Return the input of a batch; ``again`` if it was read before, and some of it may be gone."""
 
-    def reread(self, commits: Iterable[Mapping[str, Any]]) -> list[ReplayableInput]:
-        """Return those inputs of each of these committed batches that can be read again."""
+    def reread(self, commits: Iterable[Commit]) -> list[ReplayableInput]:
+        """Return the inputs of each committed batch that can be read again."""
 
-    def narrow(self, inputs: Sequence[Any], letters: pa.Table) -> tuple[list[Any], npt.NDArray[np.bool_]]:
+    def narrow(self, inputs: Sequence[Any], letters: pa.Table) -> tuple[list[Any], Mask]:
         """Return the parts of these inputs with the messages of dead letters (`LETTERS`), and a mask of the
         letters found there.
         """
@@ -157,6 +160,4 @@ class Source(Protocol):
         """Return the number of inputs, in the unit of `limit`, to read for these dead letters."""
 
     def sample(self, inputs: Sequence[Any], count: int) -> list[Message]:
-        """Return at most so many messages of these inputs, those of one part of them. Raises the errors of
-        reading.
-        """
+        """Return up to ``count`` messages, all from one input. Raises the errors of reading."""

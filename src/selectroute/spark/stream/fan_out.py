@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -46,15 +46,17 @@ from selectroute.spark.sources.files.source import check_folder
 from selectroute.spark.sources.kafka.config import KafkaInput
 from selectroute.spark.sources.open_source import source_of
 from selectroute.spark.stream.reports import BatchReporter, Ending, Sampler, offsets_behind
-from selectroute.spark.stream.side_thread import FairLock, RegistryClient, SideThread, admitted
-from selectroute.spark.stream.upkeep import TableUpkeep
-from selectroute.spark.stream.worker_warm_up import ReadyWorkers
+from selectroute.spark.stream.side_thread import FairLock, SideThread, admitted
+from selectroute.spark.stream.upkeep import ReadyWorkers, TableUpkeep
 from selectroute.spark.tables.open_tables import tables_of
 from selectroute.spark.working_copy import keep
 from selectroute.storage import Location
 from selectroute.storage.lease import LEASE_SECONDS
 from selectroute.storage.owned import owned
 from selectroute.storage.patient import OutageWarning, patient, retried
+
+if TYPE_CHECKING:
+    from selectroute.client import SubscriptionRegistry
 
 _FULL = {code: os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT)}
 _LOST_WORKER = "Python worker exited unexpectedly"
@@ -88,9 +90,8 @@ def sentence(error: BaseException) -> SelectRouteError:
     # An error of the JVM has its cause within a line.
     raised = raised or re.findall(r"([\w.]+(?:Error|Exception)): (.+)$", text, re.MULTILINE)[:1]
     if not raised:
-        return StreamError(
-            f"the query ended: {text.strip().splitlines()[0] if text.strip() else repr(error)}"
-        )
+        lines = text.strip().splitlines() or [repr(error)]
+        return StreamError(f"the query ended: {lines[0]}")
     name, cause = raised[-1]
     return StreamError(f"the query ended: {cause if name.startswith('selectroute.') else f'{name}: {cause}'}")
 
@@ -129,7 +130,7 @@ class FanOut:
         spark: SparkSession,
         job: Job,
         on_batch: Callable[[BatchReport], None] | None = None,
-        registry: RegistryClient | None = None,
+        registry: SubscriptionRegistry | None = None,
         on_warning: Callable[[str], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
     ) -> None:
@@ -228,13 +229,8 @@ class FanOut:
         except BaseException as error:
             with suppress(PySparkException, Py4JError, OSError):  # the JVM is gone
                 self.stop()
-            if self._side_thread is not None:
-                self._side_thread.finish(lambda: True)
-            if self._upkeep is not None:
-                self._upkeep.finish(at_once=True)
-            if self._workers is not None:
-                self._workers.finish()
-            with suppress(SelectRouteError, OSError):  # what has failed first is what is raised
+            self._finish_threads(lambda: True, "ended", at_once=True)
+            with suppress(SelectRouteError, OSError):  # the first failure is raised
                 self._close()
             if isinstance(error, StoppingError):
                 self._failure = error
@@ -280,10 +276,10 @@ class FanOut:
     def waiting(self) -> dict[str, int]:
         """Number of destinations of each kind that refuse now, waited for or not."""
         senders = {QUEUE: self._queues, KAFKA: self._kafka}
-        return {kind: 0 if one is None else one.waiting.count for kind, one in senders.items()}
+        return {kind: 0 if sender is None else sender.waiting.count for kind, sender in senders.items()}
 
     def _state(self) -> dict[str, Any]:
-        """Return what the stream says of itself to a registry."""
+        """Return the state of the stream for a registry."""
         try:
             progress = None if self.query is None else self.query.lastProgress
         except (PySparkException, Py4JError, OSError):  # the query or the JVM has ended
@@ -317,12 +313,8 @@ class FanOut:
                 self._stopping.set()
             failed = failed or not isinstance(self._failure, StoppingError | None)
             ending: Ending = "failed" if failed else "stopped" if self._stopping.is_set() else "ended"
-            if self._side_thread is not None:
-                self._side_thread.finish(should_stop if ended else lambda: True, ending)
-            if self._upkeep is not None:
-                self._upkeep.finish(at_once=not ended or self._stopping.is_set())
-            if self._workers is not None:
-                self._workers.finish()
+            at_once = not ended or self._stopping.is_set()
+            self._finish_threads(should_stop if ended else lambda: True, ending, at_once=at_once)
             try:
                 self._close()
             except SelectRouteError as error:
@@ -406,7 +398,7 @@ class FanOut:
         return self._stopping.wait(_PAUSE_SECONDS) or self._should_stop()
 
     def _close(self) -> None:
-        """Close the router, then what it needs, and release the folder at last, whichever of them fails:
+        """Close the router, then its destinations, and release the folder at last, whichever of them fails:
         another process may wait for it. Idempotent, because the folder may be another's from then on.
         """
         if self._closed:
@@ -419,6 +411,15 @@ class FanOut:
             if self._kafka is not None:
                 last.callback(self._kafka.close)
             self._router.close()
+
+    def _finish_threads(self, should_stop: Callable[[], bool], ending: Ending, *, at_once: bool) -> None:
+        """Finish the threads beside the query, as far as they were started."""
+        if self._side_thread is not None:
+            self._side_thread.finish(should_stop, ending)
+        if self._upkeep is not None:
+            self._upkeep.finish(at_once)
+        if self._workers is not None:
+            self._workers.finish()
 
     def _fail(self, error: BaseException) -> None:
         """Stop after a failure in another thread: the job ends as after a failed batch."""
@@ -461,7 +462,7 @@ def _interruptible() -> Iterator[None]:
         raise StreamError(f"the batch was interrupted: {error!r}") from error
 
 
-def check(job: Job, registry: RegistryClient | None = None) -> None:
+def check(job: Job, registry: SubscriptionRegistry | None = None) -> None:
     """Check quickly, before Spark is started, that the job's folders exist and are its own.
 
     With the registry that publishes the snapshots, the error about missing ones names the command to start,
@@ -508,7 +509,7 @@ def start_fanout(
     available_now: bool = False,
     trigger_seconds: float = 0.0,
     on_batch: Callable[[BatchReport], None] | None = None,
-    registry: RegistryClient | None = None,
+    registry: SubscriptionRegistry | None = None,
     on_warning: Callable[[str], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
     **options: Any,
@@ -541,7 +542,7 @@ def start_fanout(
         assert snapshots is not None and output is not None
         input = FrameInput(frame, name, binding or BY_NAME, position or NO_POSITION)
         spark, job = frame.sparkSession, Job.of(input, snapshots, output, **options)
-    elif options or any(one is not None for one in (snapshots, output, binding, position)):
+    elif options or any(option is not None for option in (snapshots, output, binding, position)):
         raise TypeError("these arguments are for a frame: with a session and a job, give them to Job.of")
     _check_kinds(spark, job)
     assert spark is not None and job is not None

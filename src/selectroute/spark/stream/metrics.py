@@ -9,7 +9,7 @@ import json
 import time
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 from pyspark.sql.streaming.listener import (
@@ -24,9 +24,6 @@ from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.batch.router import BatchReport
 from selectroute.spark.stream.fan_out import FanOut
 from selectroute.spark.stream.reports import offsets_behind
-
-if TYPE_CHECKING:
-    pass
 
 _SECONDS: Final = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 

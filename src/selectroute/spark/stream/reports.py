@@ -57,8 +57,8 @@ class BatchReporter:
     Unlike the commits, which are the truth, reports may be lost with the process.
 
     Args:
-        state: returns what the stream says of itself: the destinations that make it ``waiting``, by kind, and
-            how many messages it is ``behind``, None if that is not known.
+        state: returns the state of the stream: the number of destinations that make it ``waiting``, by kind,
+            and how many messages it is ``behind``, None if unknown.
         clock: returns seconds.
     """
 
@@ -76,8 +76,8 @@ class BatchReporter:
             self._waiting.append(summary_of(report))
 
     def send(self, streams: StreamReports, query: str, at_once: bool = False) -> None:
-        """Report what was noted, if a second has passed, or ``at_once``; and a sign of life now and then.
-        Raises the registry's errors; what was noted is kept.
+        """Report the noted batches, if a second has passed, or ``at_once``; otherwise now and then a sign of
+        life. Raises the registry's errors; the batches are kept.
         """
         passed = None if self._sent is None else self._clock() - self._sent
         due = _PAUSE_SECONDS if self._waiting else LIFE_SECONDS
@@ -87,9 +87,9 @@ class BatchReporter:
         batches = list(islice(self._waiting.copy(), _AT_ONCE))
         streams.note_reports(query, batches, self._state())
         self._sent = self._clock()
-        for one in batches:
+        for summary in batches:
             # A full queue may have dropped some of them meanwhile, for newer ones.
-            if self._waiting and self._waiting[0] is one:
+            if self._waiting and self._waiting[0] is summary:
                 self._waiting.popleft()
 
     def finish(self, streams: StreamReports, query: str, ending: Ending) -> None:
@@ -136,7 +136,7 @@ class Sampler:
             return
         self._inputs, self._sent = None, now
         read = map(sampled_form, self._read(inputs))
-        messages = [one for one in read if len(sampled_text(one)) <= MAX_SAMPLED]
+        messages = [message for message in read if len(sampled_text(message)) <= MAX_SAMPLED]
         if messages:
             streams.note_messages(query, messages)
 

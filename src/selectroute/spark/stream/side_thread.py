@@ -11,20 +11,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from selectroute.registry.errors import AuthError
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.batch.commits import Commits
 from selectroute.spark.batch.router import BatchReport, Router
 from selectroute.spark.job import Job, JobError
-from selectroute.spark.replay.backfill import Backfills, ChangeLog
+from selectroute.spark.replay.backfill import Backfills
 from selectroute.spark.replay.replay import Replays
 from selectroute.spark.sources.source import Source
 from selectroute.spark.stream.reports import BatchReporter, Ending, Sampler
 
 if TYPE_CHECKING:
-    from selectroute.client import StreamReports
+    from selectroute.client import StreamReports, SubscriptionRegistry
 
 _LOOK_SECONDS = 0.5
 """Interval of the rounds of an idle stream, which look for backfills that a new revision asks for. The
@@ -80,15 +80,7 @@ class EffectiveFromReporter:
         return (False, replayable.sentence) if lacks else (True, None)
 
 
-class RegistryClient(ChangeLog, Protocol):
-    """Client of a registry for a fan-out: the change log, and reports of batches."""
-
-    @property
-    def streams(self) -> StreamReports:
-        """Streams of the registry. Raise `AuthError` for a token that may not report batches."""
-
-
-def admitted(registry: RegistryClient) -> None:
+def admitted(registry: SubscriptionRegistry) -> None:
     """Check that the registry accepts the job's token. One that does not answer is checked again later.
 
     Raises:
@@ -127,7 +119,7 @@ class SideThread:
     """Thread that runs from `start` to `finish`; `wake` it after a batch.
 
     Args:
-        registry: a `Registry`, or another `RegistryClient`; None for a job without one.
+        registry: a `Registry` or `RemoteRegistry`; None for a job without one.
         router: the router of the job, with prepared commits.
         lock: held while a side batch is made; the stream holds it while a batch is routed.
         on_side_batch: called with the report of each backfill or replay.
@@ -140,7 +132,7 @@ class SideThread:
 
     def __init__(
         self,
-        registry: RegistryClient | None,
+        registry: SubscriptionRegistry | None,
         router: Router,
         lock: FairLock,
         on_side_batch: Callable[[BatchReport], None],
@@ -214,8 +206,8 @@ class SideThread:
         self._report_end()
 
     def _report_end(self) -> None:
-        """Report what is left and how the stream ends, unless the registry did not answer just now: a job
-        does not wait for it to end.
+        """Report the remaining batches and how the stream ends, unless the registry did not answer just now:
+        a job does not wait for it to end.
         """
         if self._registry is not None and self._query is not None and self._admitted and self._reached:
             with suppress(SelectRouteError, OSError):
@@ -246,7 +238,7 @@ class SideThread:
         revision = self._backfills.nothing_owed_at
         return None if revision is None else self._replays.next(query, revision)
 
-    def _ask(self, registry: RegistryClient, query: str) -> None:
+    def _ask(self, registry: SubscriptionRegistry, query: str) -> None:
         try:
             self._effective_from.write_back(registry.streams, query)
             self._backfills.follow(registry)

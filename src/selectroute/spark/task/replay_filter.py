@@ -23,9 +23,8 @@ import pyarrow as pa
 from selectroute.index.snapshot import Snapshot
 from selectroute.match.extended import RefusedDeliveries
 from selectroute.match.match import Matches
-from selectroute.spark.sources.files.reader import DeadLetterBatch, Messages, SourcePartition
+from selectroute.spark.sources.files.reader import DeadLetterBatch, InputBatch, MessageBatch, SourcePartition
 from selectroute.spark.tables.schemas import DEAD_LETTERS, SCHEMAS, as_written, decoded
-from selectroute.spark.task.writer import Sinks
 from selectroute.storage import Location
 
 Ints = npt.NDArray[np.int64]
@@ -42,7 +41,7 @@ _SCOPES: Final = b"selectroute-scopes"
 
 
 class Scope(NamedTuple):
-    """Subscriptions that may get a dead letter's message: ``only`` these, if given, and not ``without``."""
+    """Subscriptions that may get a letter's message: ``only`` these, unless None, and not ``without``."""
 
     only: tuple[str, ...] | None = None
     without: tuple[str, ...] = ()
@@ -61,8 +60,8 @@ def write_replay_list(file: Location, letters: pa.Table, scopes: Sequence[Scope]
 def read_replay_list(file: Location) -> tuple[pa.Table, list[Scope]]:
     """Return the letters and scopes that `write_replay_list` wrote."""
     table = pa.ipc.open_file(pa.BufferReader(file.read())).read_all()
-    found = json.loads(table.schema.metadata[_SCOPES])
-    return table, [Scope(None if only is None else tuple(only), tuple(without)) for only, without in found]
+    scopes = json.loads(table.schema.metadata[_SCOPES])
+    return table, [Scope(None if only is None else tuple(only), tuple(without)) for only, without in scopes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,21 +75,21 @@ class MessageFilter:
 
     def rows(self, offsets: Ints) -> Mask:
         """Return a mask of the selected messages."""
-        return np.ones(len(offsets), np.bool_) if self.whole else _among(self.offsets, offsets)
+        return np.isin(offsets, self.offsets) | self.whole
 
     def keep(self, offsets: Ints, ordinals: Ordinals) -> Mask:
         """Return a mask of the allowed deliveries, given the offset and the subscription of each."""
         place = np.zeros(len(offsets), np.int64) if self.whole else np.searchsorted(self.offsets, offsets)
         codes = self.codes[place]
-        found = np.ones(len(offsets), np.bool_)
+        mask = np.ones(len(offsets), np.bool_)
         for code in np.unique(codes).tolist():
             only, without = self.scopes[code]
             own = codes == code
             if only is not None:
-                found[own] &= np.isin(ordinals[own], only)
+                mask[own] &= np.isin(ordinals[own], only)
             if len(without):
-                found[own] &= ~np.isin(ordinals[own], without)
-        return found
+                mask[own] &= ~np.isin(ordinals[own], without)
+        return mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +102,7 @@ class DeliveryFilter:
 
     def rows(self, offsets: Ints) -> Mask:
         """Return a mask of the selected messages."""
-        return _among(self.offsets, offsets)
+        return np.isin(offsets, self.offsets)
 
     def keep(self, offsets: Ints, ordinals: Ordinals) -> Mask:
         """Return a mask of the allowed deliveries, given the offset and the subscription of each."""
@@ -126,7 +125,7 @@ class ReplayFilter:
         file: the file that `write_replay_list` wrote.
         snapshot: the snapshot to match with.
 
-    ``passes`` are the passes over the input: 0 for the letters that are messages, 1 for those that are
+    ``passes`` are the passes over the input: 0 for letters that are messages, 1 for letters that are
     deliveries.
     """
 
@@ -136,7 +135,7 @@ class ReplayFilter:
         self.passes = tuple(nth for nth in (0, 1) if np.any(single == bool(nth))) or (0,)
         self._ordinals = max(1, len(snapshot.ids))
         self._scopes = [
-            (None if only is None else _found(snapshot, only), _found(snapshot, without))
+            (None if only is None else _ordinals(snapshot, only), _ordinals(snapshot, without))
             for only, without in scopes
         ]
         self._places: dict[SourcePartition, tuple[MessageFilter, DeliveryFilter]] = {}
@@ -152,8 +151,8 @@ class ReplayFilter:
                 self._places[place] = self._limits(sorted_letters.slice(start, stop - start), snapshot)
 
     def of(
-        self, nth: int, place: SourcePartition, part: Messages | DeadLetterBatch
-    ) -> Iterator[tuple[Messages | DeadLetterBatch, LetterFilter]]:
+        self, nth: int, place: SourcePartition, part: InputBatch
+    ) -> Iterator[tuple[InputBatch, LetterFilter]]:
         """Yield the dead letters of a part in a pass, with the filter of their deliveries."""
         limits = self._places.get(place._replace(source=as_written(place.source)))
         if limits is None:
@@ -189,36 +188,8 @@ class ReplayFilter:
         return scoped, DeliveryFilter(offsets, pairs, self._ordinals)
 
 
-def select_inputs(
-    replay_filter: ReplayFilter | None, nth: int, place: SourcePartition, part: Messages | DeadLetterBatch
-) -> Iterator[tuple[Messages | DeadLetterBatch, LetterFilter | None]]:
-    """Yield those of a part's inputs that are to be judged in a pass: all of them without a replay."""
-    return iter([(part, None)]) if replay_filter is None else replay_filter.of(nth, place, part)
-
-
-def write_judged(
-    sinks: Sinks,
-    place: SourcePartition,
-    judged: tuple[Messages, Matches] | DeadLetterBatch,
-    limit: LetterFilter | None,
-    records: pa.RecordBatch | None = None,
-) -> None:
-    """Write judged messages or dead letters to the sinks, within the filter."""
-    if isinstance(judged, DeadLetterBatch):
-        if isinstance(limit, DeliveryFilter):
-            assert judged.rows is not None
-            rows, ordinals = limit.of(judged.rows)
-            sinks.deny(place, judged, replace(judged, rows=rows), ordinals)
-        else:
-            sinks.bury(place, judged, records)
-        return
-    messages, matches = judged
-    if limit is not None:
-        matches = _within(limit, messages, matches)
-    sinks.deliver(place, messages, matches, listed=not isinstance(limit, DeliveryFilter))
-
-
-def _within(limit: LetterFilter, messages: Messages, matches: Matches) -> Matches:
+def within(limit: LetterFilter, messages: MessageBatch, matches: Matches) -> Matches:
+    """Return the allowed matches of messages."""
     keep = limit.keep(np.repeat(messages.rows, np.diff(matches.offsets)), matches.ordinals)
     offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(keep, dtype=np.int64)))[matches.offsets]
     refused = matches.refused
@@ -228,14 +199,6 @@ def _within(limit: LetterFilter, messages: Messages, matches: Matches) -> Matche
     return replace(matches, offsets=offsets, ordinals=matches.ordinals[keep], refused=refused)
 
 
-def _among(sorted_offsets: Ints, offsets: Ints) -> Mask:
-    if not len(sorted_offsets):
-        return np.zeros(len(offsets), np.bool_)
-    place = np.searchsorted(sorted_offsets, offsets)
-    found: Mask = sorted_offsets[np.minimum(place, len(sorted_offsets) - 1)] == offsets
-    return found
-
-
-def _found(snapshot: Snapshot, ids: Any) -> Ordinals:
+def _ordinals(snapshot: Snapshot, ids: Any) -> Ordinals:
     ordinals = snapshot.find(ids)
     return ordinals[ordinals >= 0].astype(np.int32)

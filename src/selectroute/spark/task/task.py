@@ -1,36 +1,24 @@
 """Work of one Spark task: read a share of a batch, match it, write it, report.
 
-`run` is the task. It is the same for files and Kafka records, which differ in their reader: `SplitReader` and
-`RecordReader`. `route_splits` and `route_ranges` call it for either. The rows of a DataFrame can be read only
-once in a task, with `run_once` and the reader in ``rows``.
+`run` is the task. Files, Kafka records and rows of a DataFrame differ in their `Reader`, which is with their
+source. Rows can be read only once in a task: their source calls `run_once`.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from selectroute.index.destination import KAFKA, QUEUE
 from selectroute.index.snapshot import Snapshot
-from selectroute.kafka.binding import KafkaBinding
 from selectroute.kafka.errors import BrokerUnreachableError, FencedError
-from selectroute.kafka.record import Range
-from selectroute.kafka.schemas.bodies import Decisions
-from selectroute.kafka.schemas.registry import SchemaRegistry, SchemaUnavailableError, open_schemas
-from selectroute.match.columns.batch import leaves
+from selectroute.kafka.schemas.registry import SchemaUnavailableError
 from selectroute.match.columns.columns import ColumnTypeError
-from selectroute.match.columns.missing import MissingColumnError, missing_columns, unlike_constants
 from selectroute.match.match import Matches
-from selectroute.spark.columns.column_types import ReadTypes
 from selectroute.spark.columns.snapshot_ref import SnapshotRef, open_once
 from selectroute.spark.destinations.destination import Outgoing, OutgoingWriter, destinations
 from selectroute.spark.destinations.kafka.writer import (
@@ -41,14 +29,10 @@ from selectroute.spark.destinations.kafka.writer import (
 )
 from selectroute.spark.destinations.queues.writer import QueueMessages, QueueTarget, QueueWriter
 from selectroute.spark.job import Unrouted
-from selectroute.spark.sources.files.bound_columns import Bound, not_cast
-from selectroute.spark.sources.files.reader import RAW_BYTES, DeadLetterBatch, Messages, SourcePartition, read
-from selectroute.spark.sources.files.splits import Split, opened_by_arrow
-from selectroute.spark.sources.kafka.config import READ_RECREATED, KafkaCluster, KafkaInput
-from selectroute.spark.sources.kafka.reader import FullRecords, KafkaReader, Records, rows_of
+from selectroute.spark.sources.files.reader import DeadLetterBatch, InputBatch, MessageBatch, SourcePartition
+from selectroute.spark.sources.kafka.config import KafkaCluster
 from selectroute.spark.tables.parquet_file import OutputFiles
-from selectroute.spark.tables.schemas import RAW
-from selectroute.spark.task.replay_filter import ReplayFilter, select_inputs, write_judged
+from selectroute.spark.task.replay_filter import DeliveryFilter, LetterFilter, ReplayFilter, within
 from selectroute.spark.task.writer import Sinks
 from selectroute.storage import Location
 from selectroute.storage.patient import WAITED_FOR
@@ -58,40 +42,37 @@ if TYPE_CHECKING:  # needs the extras `kafka` and `service`
     from selectroute.kafka.cluster import Wire
     from selectroute.queues.sql.deliveries import QueueDeliveries
 
-_open: dict[tuple[int, bool, str, tuple[tuple[str, str], ...]], Wire] = {}
-"""Connections by process, since they do not survive a fork, by use, and by cluster."""
+_Connection = TypeVar("_Connection")
 
-_databases: dict[tuple[int, str], QueueDeliveries] = {}
-"""Databases of queues by process and URL."""
+_open: dict[tuple[object, ...], Any] = {}
+"""Connections by process, since they do not survive a fork, then by what they are connected to."""
 
 
 def connected(cluster: KafkaCluster, *, to_write: bool = False) -> Wire:
     """Return this process's connections to a cluster. A broker takes the requests of a connection one after
-    the other, so those that write are not behind those that read.
+    the other, so writers have connections of their own.
     """
-    key = os.getpid(), to_write, cluster.servers, tuple(sorted(cluster.options.items()))
-    if key not in _open:
-        _open[key] = cluster.wire()
-    return _open[key]
+    return _connected_once(cluster.wire, to_write, cluster.servers, *sorted(cluster.options.items()))
 
 
 def opened(url: str) -> QueueDeliveries:
     """Return this process's open database of queues."""
     from selectroute.queues.sql.deliveries import QueueDeliveries  # needs the extra `service`
 
-    key = os.getpid(), url
-    if key not in _databases:
-        _databases[key] = QueueDeliveries(url)
-    return _databases[key]
+    return _connected_once(lambda: QueueDeliveries(url), url)
+
+
+def _connected_once(connect: Callable[[], _Connection], *to: object) -> _Connection:
+    key = os.getpid(), *to
+    if key not in _open:
+        _open[key] = connect()
+    return _open[key]  # type: ignore[no-any-return]
 
 
 def disconnect() -> None:
     """Close this process's connections, after an error: the next task makes new ones."""
-    own = os.getpid()
-    for key in [one for one in _open if one[0] == own]:
+    for key in [key for key in _open if key[0] == os.getpid()]:
         _open.pop(key).close()
-    for database in [one for one in _databases if one[0] == own]:
-        _databases.pop(database).close()
 
 
 _PART_BITS: Final = 32
@@ -132,7 +113,7 @@ class TaskSettings:
         return tuple(dict.fromkeys((*snapshot.reads, *self.unrouted.reads)))
 
 
-class Part(NamedTuple):
+class InputPart(NamedTuple):
     """Messages of a task, or inputs that can't be read.
 
     Attributes:
@@ -145,57 +126,18 @@ class Part(NamedTuple):
 
     number: int
     place: SourcePartition
-    read: Messages | DeadLetterBatch
+    read: InputBatch
     original: Callable[[DeadLetterBatch], pa.RecordBatch] | None = None
 
 
 class Reader(Protocol):
     """Reader of the input of one task."""
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[InputPart]:
         """Yield the whole input, in order."""
 
     def report(self) -> dict[str, Any]:
         """Return the report, after the last part."""
-
-
-def route_splits(
-    tasks: Sequence[Sequence[Split]], bound: Bound, settings: TaskSettings, task: int
-) -> dict[str, Any]:
-    """Route the splits of files of the task of this number; return the report of `run` and `SplitReader`."""
-    return run(partial(SplitReader, tasks[task], bound), settings, task)
-
-
-def route_ranges(
-    tasks: Sequence[Sequence[Range]], input: KafkaInput, may_lack: bool, settings: TaskSettings, task: int
-) -> dict[str, Any]:
-    """Route the records of the ranges of the task of this number; return the report of `run` and
-    `RecordReader`. With ``may_lack``, records that Kafka no longer has are left out.
-    """
-    return run(partial(_record_reader, tasks[task], input, may_lack, task), settings, task)
-
-
-def _record_reader(
-    ranges: Sequence[Range],
-    input: KafkaInput,
-    may_lack: bool,
-    task: int,
-    snapshot: Snapshot,
-    settings: TaskSettings,
-    full: bool,
-) -> RecordReader:
-    from selectroute.kafka.reading import read  # needs the extra `kafka`
-
-    # Partitions are read side by side, in no certain order; the progress of puts needs one.
-    groups = [[one] for one in sorted(ranges)] if settings.queues is not None else [ranges]
-    wire, committed = connected(input.cluster), input.cluster.reads_committed
-    options = {"may_lack": may_lack, "may_change": may_lack or input.cluster.recreated == READ_RECREATED}
-    parts = (part for group in groups for part in read(wire, group, committed=committed, **options))
-    batches, registry = map(rows_of, parts), input.schemas
-    decisions = None
-    if registry is not None and registry.on_missing != "wait" and settings.schema_decisions is not None:
-        decisions = Decisions(Location.of(settings.schema_decisions), task)
-    return RecordReader(batches, input.binding, registry, snapshot, settings, full, ranges, decisions)
 
 
 def run(
@@ -257,44 +199,41 @@ def _attempt(
     outgoing = outgoing_of(snapshot, settings, task, held)
     if (full := held_up(outgoing)) is not None:
         return full
+    replayed, revision = settings.replay_list, settings.snapshot.revision
+    letters = None if replayed is None else ReplayFilter(Location.of(replayed), snapshot)
     sinks = Sinks(
-        settings.files,
-        snapshot.ids,
-        settings.snapshot.revision,
-        settings.unrouted,
-        outgoing,
-        settings.counts_busiest,
+        settings.files, snapshot.ids, revision, settings.unrouted, outgoing, settings.counts_busiest
     )
-    replayed = settings.replay_list
     try:
-        replay_filter = None if replayed is None else ReplayFilter(Location.of(replayed), snapshot)
         # Letters of messages and of deliveries are read one after the other, each by ascending offsets.
-        for nth in (0,) if replay_filter is None else replay_filter.passes:
+        for nth in (0,) if letters is None else letters.passes:
             reader = reader_of(snapshot, settings, bool(outgoing))
-            for number, place, read_or_dead, original in reader.parts():
-                for one in outgoing:
-                    one.part = (nth << _PART_BITS) + number
-                for part, limit in select_inputs(replay_filter, nth, place, read_or_dead):
-                    for judged in judge(snapshot, part):
-                        records = None
-                        if original is not None and isinstance(judged, DeadLetterBatch):
-                            records = original(judged)
-                        write_judged(sinks, place, judged, limit, records)
+            for part in reader.parts():
+                for kind in outgoing:
+                    kind.part = (nth << _PART_BITS) + part.number
+                inputs = [(part.read, None)] if letters is None else letters.of(nth, part.place, part.read)
+                for unjudged, limit in inputs:
+                    for judged in judge(snapshot, unjudged):
+                        write(sinks, part, judged, limit)
         files = sinks.close()
     except BaseException:
         # Where files stay in place, each attempt would leave some in the table's folder.
         sinks.discard()
         raise
-    of_kinds = {one.kind: one.report() for one in outgoing}
-    told = {"counts": asdict(sinks.counts), "files": files, "busiest": sinks.busiest()}
-    return {**told, "outgoing": of_kinds, **reader.report()}
+    return {
+        "counts": asdict(sinks.counts),
+        "files": files,
+        "busiest": sinks.busiest(),
+        "outgoing": {kind.kind: kind.report() for kind in outgoing},
+        **reader.report(),
+    }
 
 
 def outgoing_of(
     snapshot: Snapshot, settings: TaskSettings, task: int, held: Collection[str] = ()
 ) -> list[Outgoing]:
-    """Return what takes a task's deliveries outside the output folder: one for each kind in use."""
-    found: list[Outgoing] = []
+    """Return the outgoing deliveries of a task, for each kind of destination in use."""
+    outgoing: list[Outgoing] = []
     ids, revision = snapshot.ids, settings.snapshot.revision
     writer: OutgoingWriter | None
     if QUEUE in settings.destinations and (to := destinations(snapshot, QUEUE)) is not None:
@@ -306,7 +245,7 @@ def outgoing_of(
             writer = QueueWriter(of_queues, database, task, to.names, ids, revision, bool(held))
             if writer.is_rest_done and (topics := destinations(snapshot, KAFKA)) is not None:
                 held = topics.names
-        found.append(Outgoing(queues, to, writer))
+        outgoing.append(Outgoing(queues, to, writer))
     if KAFKA in settings.destinations and (to := destinations(snapshot, KAFKA)) is not None:
         target = settings.kafka
         records = KafkaMessages(to.names, None if target is None else target.topics)
@@ -314,169 +253,45 @@ def outgoing_of(
         if target is not None:
             wire = connected(target.cluster, to_write=True)
             writer = KafkaWriter(target, wire, task, to, ids, revision, held)
-        # Before queues: what is sent is committed before the progress says that only full queues are left.
-        found.insert(0, Outgoing(records, to, writer))
-    return found
+        # Before queues: records are committed before the progress says that only full queues are left.
+        outgoing.insert(0, Outgoing(records, to, writer))
+    return outgoing
 
 
 def held_up(outgoing: Sequence[Outgoing]) -> dict[str, Any] | None:
     """Return the report of a task of which only deliveries to full queues are left; None for any other."""
-    for one in outgoing:
-        if isinstance(one.writer, QueueWriter) and one.writer.is_held_up():
-            return {"outgoing": {one.kind: one.report()}}
+    for of_kind in outgoing:
+        if isinstance(of_kind.writer, QueueWriter) and of_kind.writer.is_held_up():
+            return {"outgoing": {of_kind.kind: of_kind.report()}}
     return None
 
 
-def judge(
-    snapshot: Snapshot, one: Messages | DeadLetterBatch
-) -> Iterator[tuple[Messages, Matches] | DeadLetterBatch]:
+def judge(snapshot: Snapshot, part: InputBatch) -> Iterator[tuple[MessageBatch, Matches] | DeadLetterBatch]:
     """Match messages. They become dead letters if a column of the frame has an invalid type."""
-    if isinstance(one, DeadLetterBatch):
-        yield one
+    if isinstance(part, DeadLetterBatch):
+        yield part
         return
     try:
-        yield one, snapshot.match(one.columns, missing="ignore", unlike="ignore")
+        yield part, snapshot.match(part.columns, missing="ignore", unlike="ignore")
     except ColumnTypeError as error:
-        yield DeadLetterBatch("judge", "column-type", str(error), one.rows)
+        yield DeadLetterBatch("judge", "column-type", str(error), part.rows)
 
 
-class SplitReader:
-    """Reader of splits of files. Reports the ``rows`` of each split, the findings of `ReadTypes.unlike`, and
-    ``warnings`` of columns that are missing or compared with constants of another type. ``bound`` has the
-    columns of identifiers in Parquet.
-    """
-
-    def __init__(
-        self,
-        splits: Sequence[Split],
-        bound: Bound,
-        snapshot: Snapshot,
-        settings: TaskSettings,
-        full: bool,
-    ) -> None:
-        self._splits = splits
-        self._bound = bound
-        self._snapshot = snapshot
-        self._names = settings.names(snapshot)
-        self._max_message_bytes = settings.max_message_bytes
-        self._full = full
-        self._types = ReadTypes(snapshot)
-        self._rows: list[int] = []
-        self._unlike: dict[str, tuple[str, bool]] = {}
-        self._warnings: dict[str, str] = {}
-
-    def parts(self) -> Iterator[Part]:
-        """Yield the rows of the splits."""
-        for number, split in enumerate(self._splits):
-            rows, place, checked = 0, SourcePartition(split.source), False
-            for part in read(split, self._names, self._max_message_bytes, self._full, self._bound):
-                rows += part.count
-                if not checked and split.kind == "parquet" and not isinstance(part, DeadLetterBatch):
-                    checked = True  # the columns are the same in the whole file
-                    origins = {name: one.column for name, one in self._bound.items()}
-                    self._unlike |= self._types.unlike(part.columns, self._snapshot.reads, origins)
-                    self._look_for_casts(split)
-                    self._look_for_missing(split, part.columns)
-                    types = dict(zip(part.columns.schema.names, part.columns.schema.types, strict=True))
-                    unlike = unlike_constants(self._snapshot.segments, types)
-                    self._warnings |= {sentence: sentence for sentence in unlike}
-                yield Part(number, place, part)
-            self._rows.append(rows)
-
-    def report(self) -> dict[str, Any]:
-        """Return the rows of each split, and the warnings about columns."""
-        return {"rows": self._rows, "unlike": self._unlike, "warnings": self._warnings}
-
-    def _look_for_casts(self, split: Split) -> None:
-        """Record the columns whose casts a Parquet file does not allow."""
-        if any(one.cast is not None for one in self._bound.values()):
-            with suppress(pa.ArrowException, OSError):  # the file is gone by now
-                sentences = not_cast(_schema_of(split), self._bound)
-                reads = self._snapshot.reads
-                self._unlike |= {name: (text, False) for name, text in sentences.items() if name in reads}
-
-    def _look_for_missing(self, split: Split, columns: pa.RecordBatch) -> None:
-        """Record the columns that selectors read and a Parquet file lacks, one warning per set of columns."""
-        existing = {name for name, _ in leaves(columns.schema)}.union(columns.schema.names)
-        missing = missing_columns(self._snapshot.reads, existing)
-        key = ", ".join(["missing", *missing])
-        if missing and key not in self._warnings:
-            with suppress(pa.ArrowException, OSError):  # the file is gone by now
-                present = [name for name, _ in leaves(_schema_of(split))]
-                self._warnings[key] = str(MissingColumnError(missing, present, split.source))
-
-
-class RecordReader:
-    """Reader of Kafka records. Reports columns that are ``unlike``, and under ``came`` the number of records,
-    the first and the last offset of each partition.
-
-    Raises `SchemaUnavailableError` for a schema that is not available, if the policy of its registry is to
-    wait.
-    """
-
-    def __init__(
-        self,
-        batches: Iterator[pa.RecordBatch],
-        binding: KafkaBinding,
-        registry: SchemaRegistry | None,
-        snapshot: Snapshot,
-        settings: TaskSettings,
-        full: bool,
-        ranges: Sequence[Range] = (),
-        decisions: Decisions | None = None,
-    ) -> None:
-        self._batches = batches
-        partitions = sorted({SourcePartition(one.topic, one.partition) for one in ranges})
-        self._numbers = {one: number for number, one in enumerate(partitions)}
-        self._sources = {one.topic: one.source for one in ranges}
-        self._schemas = None if registry is None else open_schemas(registry)
-        self._binding = binding
-        self._full = full
-        self._reader = KafkaReader(
-            settings.names(snapshot), binding, settings.max_message_bytes, self._schemas, decisions
-        )
-        self._came: dict[SourcePartition, tuple[int, int, int]] = {}
-
-    def parts(self) -> Iterator[Part]:
-        """Yield the records of the batches."""
-        for batch in self._batches:
-            for records in self._reader.read(batch):
-                place = SourcePartition(records.topic, records.partition)
-                self._came[place] = _added(self._came.get(place), records)
-                for part in records.parts:
-                    if self._full and not isinstance(part, DeadLetterBatch):
-                        full = FullRecords(records.of(part.rows), self._binding, self._schemas)
-                        part = replace(part, full=full)
-                    shown = place._replace(source=self._sources.get(records.topic, records.topic))
-                    yield Part(self._numbers.get(place, 0), shown, part, partial(original_record, records))
-
-    def report(self) -> dict[str, Any]:
-        """Return the warnings about columns, and the ranges of the records read."""
-        came = [[*place, *rows] for place, rows in self._came.items()]
-        return {"unlike": self._reader.unlike, "came": came}
-
-
-def _schema_of(split: Split) -> pa.Schema:
-    with opened_by_arrow(split) as file:
-        return pq.read_schema(file)
-
-
-def original_record(records: Records, dead: DeadLetterBatch) -> pa.RecordBatch:
-    """Return the original records of dead letters, in the columns of `RAW`: of one that is too large the
-    beginning of value and key, and no headers.
-    """
-    assert dead.rows is not None
-    rows = records.of(dead.rows)
-    value, key, headers = (rows.column(name) for name in ("value", "key", "headers"))
-    if dead.reason == "too-large":
-        value, key = (pc.binary_slice(column, 0, RAW_BYTES) for column in (value, key))
-        headers = pa.nulls(len(rows), RAW.field("headers").type)
-    return pa.RecordBatch.from_arrays([value, key, headers], names=["value", "key", "headers"])
-
-
-def _added(before: tuple[int, int, int] | None, records: Records) -> tuple[int, int, int]:
-    offsets = records.rows.column("offset").to_numpy(zero_copy_only=False)
-    rows, first, last = len(offsets), int(np.min(offsets)), int(np.max(offsets))
-    if before is None:
-        return rows, first, last
-    return before[0] + rows, min(before[1], first), max(before[2], last)
+def write(
+    sinks: Sinks,
+    part: InputPart,
+    judged: tuple[MessageBatch, Matches] | DeadLetterBatch,
+    limit: LetterFilter | None,
+) -> None:
+    """Write judged messages or dead letters of a part to the sinks, within the filter of a replay."""
+    if not isinstance(judged, DeadLetterBatch):
+        messages, matches = judged
+        if limit is not None:
+            matches = within(limit, messages, matches)
+        sinks.deliver(part.place, messages, matches, listed=not isinstance(limit, DeliveryFilter))
+    elif isinstance(limit, DeliveryFilter):
+        assert judged.rows is not None
+        rows, ordinals = limit.of(judged.rows)
+        sinks.deny(part.place, judged, replace(judged, rows=rows), ordinals)
+    else:
+        sinks.bury(part.place, judged, None if part.original is None else part.original(judged))

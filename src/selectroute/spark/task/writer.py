@@ -15,7 +15,7 @@ from selectroute.selector.extended import GROUP
 from selectroute.spark.columns.matches import SLICE, ids_of, pairs
 from selectroute.spark.destinations.destination import Outgoing
 from selectroute.spark.job import DROP, KEEP, Unrouted
-from selectroute.spark.sources.files.reader import DeadLetterBatch, Messages, SourcePartition
+from selectroute.spark.sources.files.reader import DeadLetterBatch, MessageBatch, SourcePartition
 from selectroute.spark.tables.parquet_file import OutputFiles, ParquetFile
 from selectroute.spark.tables.schemas import (
     DEAD_LETTERS,
@@ -29,6 +29,9 @@ from selectroute.spark.tables.schemas import (
     DeliveryCounts,
     as_written,
 )
+
+Ints = npt.NDArray[np.int64]
+Ordinals = npt.NDArray[np.int32]
 
 _ROW_GROUP = 1 << 18
 """Rows collected before they are written: one row group per batch of messages would be tiny if few match."""
@@ -62,7 +65,7 @@ class Sinks:
         self._pending_rows = dict.fromkeys(SINKS, 0)
 
     def deliver(
-        self, place: SourcePartition, messages: Messages, matches: Matches, *, listed: bool = True
+        self, place: SourcePartition, messages: MessageBatch, matches: Matches, *, listed: bool = True
     ) -> None:
         """Write messages with their matches (offsets and ordinals) and refused deliveries.
 
@@ -100,7 +103,7 @@ class Sinks:
         if len(matches.refused):
             self.refuse(place, refusal(messages.rows[matches.refused.rows]), matches.refused.ordinals)
 
-    def refuse(self, place: SourcePartition, dead: DeadLetterBatch, ordinals: npt.NDArray[np.int32]) -> None:
+    def refuse(self, place: SourcePartition, dead: DeadLetterBatch, ordinals: Ordinals) -> None:
         """Write deliveries that are dead letters: a row and an ordinal each."""
         assert dead.rows is not None
         self.counts.refused += len(ordinals)
@@ -113,7 +116,7 @@ class Sinks:
         place: SourcePartition,
         dead: DeadLetterBatch,
         of_each: DeadLetterBatch,
-        ordinals: npt.NDArray[np.int32],
+        ordinals: Ordinals,
     ) -> None:
         """Write messages that can't be judged, of which a replay was to make certain deliveries only.
 
@@ -163,9 +166,7 @@ class Sinks:
         for writer in self._writers.values():
             writer.discard()
 
-    def _add(
-        self, sink: str, place: SourcePartition, rows: npt.NDArray[np.int64] | None, **more: Any
-    ) -> None:
+    def _add(self, sink: str, place: SourcePartition, rows: Ints | None, **more: Any) -> None:
         self._pending[sink].append({"place": place, "rows": rows, **more})
         self._pending_rows[sink] += 1 if rows is None else len(rows)
         if self._pending_rows[sink] >= _ROW_GROUP:
@@ -176,14 +177,13 @@ class Sinks:
         self._pending_rows[sink] = 0
         if not parts:
             return
+        places = [part["place"] for part in parts]
         lengths = [1 if part["rows"] is None else len(part["rows"]) for part in parts]
         total = sum(lengths)
         columns: dict[str, Any] = {
-            "source": _repeated([part["place"].source for part in parts], lengths),
+            "source": _repeated([place.source for place in places], lengths),
             "revision": pa.array(np.full(total, self._revision, dtype=np.int64)),
-            "partition": pa.array(
-                np.repeat([part["place"].partition for part in parts], lengths), pa.int32()
-            ),
+            "partition": pa.array(np.repeat([place.partition for place in places], lengths), pa.int32()),
             "offset": pa.chunked_array(
                 [
                     pa.nulls(1, pa.int64()) if part["rows"] is None else pa.array(part["rows"], pa.int64())
@@ -211,7 +211,7 @@ class Sinks:
         self._writers[sink].write(columns)
 
 
-def refusal(rows: npt.NDArray[np.int64]) -> DeadLetterBatch:
+def refusal(rows: Ints) -> DeadLetterBatch:
     """Return the dead letters of deliveries, one for each of these rows, that no provider could judge."""
     message = (
         "MQRC_SELECTION_NOT_AVAILABLE (2551): the subscription is EXTENDED and no extended selection "
@@ -232,7 +232,7 @@ def _raw(part: Mapping[str, Any], length: int, name: str) -> Any:
     return pa.array([raw] * length, pa.binary())
 
 
-def _taken(ids: Any | None, rows: npt.NDArray[np.int64]) -> Any:
+def _taken(ids: Any | None, rows: Ints) -> Any:
     return pa.nulls(len(rows), pa.string()) if ids is None else ids.take(pa.array(rows))
 
 
@@ -260,7 +260,7 @@ def _ids_or_null(parts: list[dict[str, Any]], lengths: list[int], ids: Any) -> A
 
 def _joined_ids(parts: list[dict[str, Any]]) -> Any:
     """Join the message ids of several parts into one dictionary, shifting the codes of each part."""
-    codes: list[npt.NDArray[np.int32]] = []
+    codes: list[Ordinals] = []
     before = 0
     for part in parts:
         codes.append(part["codes"] + np.int32(before))

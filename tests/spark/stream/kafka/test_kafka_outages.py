@@ -21,6 +21,7 @@ from selectroute.kafka.transactions import Transactions
 from selectroute.spark import JavaError
 from selectroute.spark.audit.audit import audit
 from selectroute.spark.sources import open_source
+from selectroute.spark.sources.kafka import source as records
 from selectroute.spark.sources.kafka.config import KafkaCluster
 from selectroute.spark.stream.fan_out import StreamError
 from selectroute.spark.task import task
@@ -211,6 +212,7 @@ def test_an_attempt_that_wakes_up_after_another_has_committed_commits_nothing(ow
         return opened[key]
 
     monkeypatch.setattr(task, "connected", connected)
+    monkeypatch.setattr(records, "connected", connected)
     real = getattr(owner, step)
 
     def stopping(*given, **named):

@@ -1,1 +1,1 @@
-"""Kafka topics as destinations: those that exist, with the commit tokens of a batch, and a task's writer."""
+"""Kafka topics as destinations: existing topics with the commit tokens of a batch, and a task's writer."""

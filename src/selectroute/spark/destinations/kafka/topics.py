@@ -1,7 +1,7 @@
 """Kafka as a destination: what the driver of a job knows of its topics, and the target of each batch.
 
-The tasks send (see ``destinations/kafka_writer.py``). Here are the existing topics, with their limits, and
-the topic of the job's commit tokens.
+The tasks send (see ``writer``). Here are the existing topics, with their limits, and the topic of the job's
+commit tokens.
 """
 
 from __future__ import annotations
@@ -13,9 +13,15 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from selectroute.index.destination import BY_MESSAGE, KAFKA
 from selectroute.index.snapshot import Snapshot
-from selectroute.spark.destinations.destination import Waiting, destinations, names_of, patient
-from selectroute.spark.destinations.kafka.writer import KafkaTarget, Topic
-from selectroute.spark.destinations.missing import refuse_missing
+from selectroute.spark.destinations.destination import (
+    Topic,
+    Waiting,
+    destinations,
+    names_of,
+    patient,
+    refuse_missing,
+)
+from selectroute.spark.destinations.kafka.writer import KafkaTarget
 from selectroute.spark.job import FAIL_MISSING, Job, JobError
 from selectroute.spark.sources.kafka.config import READ_RECREATED, KafkaInput
 
@@ -33,7 +39,7 @@ _LIMIT: Final = "max.message.bytes"
 _DIFFERENCE: Final = "message.timestamp.difference.max.ms"
 _BEFORE: Final = "message.timestamp.before.max.ms"
 _AFTER: Final = "message.timestamp.after.max.ms"
-"""Settings of topics; `_DIFFERENCE` is that of brokers before Kafka 3.6, for both directions."""
+"""Settings of topics; brokers before Kafka 3.6 have `_DIFFERENCE`, for both directions."""
 
 _Result = TypeVar("_Result")
 
@@ -48,10 +54,7 @@ class KafkaTopics:
     """
 
     def __init__(
-        self,
-        job: Job,
-        warn: Callable[[str], None] = lambda _: None,
-        pause: Callable[[], bool] = lambda: True,
+        self, job: Job, warn: Callable[[str], None] = lambda _: None, pause: Callable[[], bool] = lambda: True
     ) -> None:
         assert job.kafka is not None, "a job without a cluster has no topics"
         self._cluster = job.kafka
@@ -109,9 +112,8 @@ class KafkaTopics:
         name, may_change = f"{self._producer}-tokens", self._cluster.recreated == READ_RECREATED
         topic = open_topic(wire, name, self._is_begun, known, may_change)
         try:
-            Transactions(
-                wire, f"{self._producer}-check"
-            ).begin()  # refused without the rights to transactions
+            # Refused without the rights to transactions.
+            Transactions(wire, f"{self._producer}-check").begin()
         except RefusedError as error:
             if error.name != _NO_TRANSACTIONS:
                 raise
@@ -146,7 +148,8 @@ class KafkaTopics:
         if self._cluster.recreated != READ_RECREATED:
             ids = {name: of_topic[-1] for name in topics if (of_topic := self._ids.get(name))}
         if tokens is not None:
-            tokens = replace(tokens, known=tuple(one for one in self._newest.values() if one.batch == batch))
+            known = tuple(token for token in self._newest.values() if token.batch == batch)
+            tokens = replace(tokens, known=known)
         return KafkaTarget(
             self._cluster, topics, job, batch, self._producer, tokens, plan, ids, by_message=self._by_message
         )
@@ -162,7 +165,7 @@ class KafkaTopics:
         self._tokens = replace(self._tokens, since=since)
 
     def known(self, topics: frozenset[str], refresh: bool = True) -> dict[str, Topic]:
-        """Return those of these topics that exist.
+        """Return the existing ones of these topics.
 
         Topics found before are not looked up again. Without ``refresh``, missing ones are looked up only now
         and then, since a topic that is never created would cost each batch a request.
@@ -183,10 +186,10 @@ class KafkaTopics:
             most = self._cluster.settings.request_bytes
             for topic in existing:
                 if topic in partitions:
-                    given = settings.get(topic, {})
-                    longest = min(int(given.get(_LIMIT, most)), most)
-                    both = given.get(_DIFFERENCE, (1 << 63) - 1)
-                    times = (int(given.get(name, both)) for name in (_BEFORE, _AFTER))
+                    of_topic = settings.get(topic, {})
+                    longest = min(int(of_topic.get(_LIMIT, most)), most)
+                    both = of_topic.get(_DIFFERENCE, (1 << 63) - 1)
+                    times = (int(of_topic.get(name, both)) for name in (_BEFORE, _AFTER))
                     self._known[topic] = Topic(longest, partitions[topic], topic in own, *times)
             self._absent = wanted - self._known.keys()
             self._looked = time.monotonic()
@@ -222,7 +225,7 @@ class KafkaTopics:
     # ---- inside
 
     def _identify(self, ids: Mapping[str, str]) -> None:
-        """Record the ids of topics. Raises TopicChangedError for one that was created again."""
+        """Record the ids of topics. Raises TopicChangedError if a topic was created again."""
         from selectroute.kafka.errors import GO_ON, TopicChangedError  # needs the extra `kafka`
 
         for topic, id in ids.items():
@@ -241,7 +244,7 @@ class KafkaTopics:
             self._folder.note_destinations(self._ids)
 
     def _inputs(self, topics: Iterable[str]) -> set[str]:
-        """Return those of these topics that are the job's input. Raises KafkaClientError."""
+        """Return the topics that the job also reads. Raises KafkaClientError."""
         if self._input is None:
             return set()
         if self._input.cluster != self._cluster:

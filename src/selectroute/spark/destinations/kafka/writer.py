@@ -33,16 +33,20 @@ from selectroute.kafka.record import (
 )
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.destinations.destination import (
+    INPUT_TOPIC,
+    UNKNOWN_TOPIC,
     Block,
     Codes,
     Contents,
     Destinations,
     Ints,
     Mask,
-    Refused,
+    RefusedDeliveries,
+    Topic,
     converted,
+    refuse,
 )
-from selectroute.spark.sources.files.reader import Messages
+from selectroute.spark.sources.files.reader import MessageBatch
 from selectroute.spark.sources.kafka.config import KafkaCluster
 from selectroute.spark.sources.kafka.reader import FullRecords
 from selectroute.spark.tables.schemas import HEADERS, as_written
@@ -50,10 +54,6 @@ from selectroute.spark.tables.schemas import HEADERS, as_written
 if TYPE_CHECKING:
     from selectroute.kafka.cluster import Partition, Wire
     from selectroute.kafka.tokens import CommitToken, TokenTopic
-
-UNKNOWN_TOPIC: Final = "unknown-topic"
-INPUT_TOPIC: Final = "input-topic"
-"""Reasons of dead letters for a topic that does not exist, and for one that the job reads."""
 
 _COLUMNS = pa.schema(
     [("key", pa.binary()), ("value", pa.large_binary()), ("headers", HEADERS), ("timestamp", pa.int64())]
@@ -69,19 +69,6 @@ _OURS_BYTES = 1_024
 
 _BLOCK = 8_192
 _BLOCK_BYTES = 16 << 20
-
-
-class Topic(NamedTuple):
-    """Topic to write to: its maximum record size in bytes, its number of partitions, and whether it is also
-    an input of the job, and so must not be written; and the milliseconds by which the time stamp of a record
-    may be before and after the broker's clock (KIP-937).
-    """
-
-    longest: int
-    partitions: int
-    is_input: bool = False
-    before_ms: int = (1 << 63) - 1
-    after_ms: int = (1 << 63) - 1
 
 
 _UNKNOWN_TOPIC = Topic(-1, 1)
@@ -102,11 +89,10 @@ class KafkaMessages:
         self._names = names
         self._has_cluster = topics is not None
         known = [(topics or {}).get(name, _UNKNOWN_TOPIC) for name in names]
-        self._longest = np.array([one.longest for one in known], np.int64)
-        self._counts = np.array([one.partitions for one in known], np.int64)
-        self._is_input = np.array([one.is_input for one in known], np.bool_)
+        self._longest = np.array([topic.longest for topic in known], np.int64)
+        self._is_input = np.array([topic.is_input for topic in known], np.bool_)
 
-    def block(self, messages: Messages) -> int:
+    def block(self, messages: MessageBatch) -> int:
         """Return a number of messages that has some megabytes."""
         full = messages.full
         if not isinstance(full, FullRecords):
@@ -114,7 +100,7 @@ class KafkaMessages:
         size: int = full.rows.nbytes
         return max(1, min(_BLOCK, _BLOCK_BYTES * len(full.rows) // max(1, size)))
 
-    def contents(self, messages: Messages, places: Ints) -> Contents:
+    def contents(self, messages: MessageBatch, places: Ints) -> Contents:
         """Return the records to send: the original Kafka records, or records made of the messages."""
         full = messages.full
         if isinstance(full, FullRecords):
@@ -122,32 +108,36 @@ class KafkaMessages:
             if len(places) < len(rows):
                 rows = rows.take(pa.array(places))
             arrays = [rows.column(name).cast(_COLUMNS.field(name).type) for name in _COLUMNS.names]
-            return Contents(
-                pa.RecordBatch.from_arrays(arrays, schema=_COLUMNS), np.ones(len(places), np.bool_), []
-            )
-        found, fit, reasons = converted(messages, places, record_of)
+            fit = np.ones(len(places), np.bool_)
+            return Contents(pa.RecordBatch.from_arrays(arrays, schema=_COLUMNS), fit, [])
+        records, fit, reasons = converted(messages, places, record_of)
         columns = {
-            "key": [one.key for one in found],
-            "value": [one.value for one in found],
-            "headers": [[{"key": name, "value": text} for name, text in one.headers] for one in found],
-            "timestamp": [None] * len(found),
+            "key": [record.key for record in records],
+            "value": [record.value for record in records],
+            "headers": [
+                [{"key": name, "value": text} for name, text in record.headers] for record in records
+            ],
+            "timestamp": [None] * len(records),
         }
         return Contents(pa.RecordBatch.from_pydict(columns, _COLUMNS), fit, reasons)
 
-    def refused(self, contents: Contents, rows: Ints, codes: Codes) -> Iterator[Refused]:
+    def refused(self, contents: Contents, rows: Ints, codes: Codes) -> Iterator[RefusedDeliveries]:
         """Yield the deliveries to topics that do not exist, that the job reads, or whose size limit the
         record exceeds.
         """
         limits, is_input = self._longest[codes], self._is_input[codes]
         too_large = (limits >= 0) & ~is_input & (sizes_of(contents.columns)[rows] > limits)
-        for code in np.unique(codes[limits < 0]).tolist():
-            yield Refused(codes == code, UNKNOWN_TOPIC, self._unknown(code))
-        for code in np.unique(codes[is_input]).tolist():
-            text = f"the job reads the topic {self._names[code]}: the delivery would return endlessly"
-            yield Refused(codes == code, INPUT_TOPIC, text)
-        for code in np.unique(codes[too_large]).tolist():
-            text = f"the topic {self._names[code]} accepts records of at most {self._longest[code]:,} bytes"
-            yield Refused(too_large & (codes == code), "too-large", text)
+        yield from refuse(limits < 0, codes, UNKNOWN_TOPIC, self._unknown)
+        yield from refuse(
+            is_input,
+            codes,
+            INPUT_TOPIC,
+            lambda code: f"the job reads the topic {self._names[code]}: the delivery would return endlessly",
+        )
+        yield from refuse(too_large, codes, "too-large", self._too_large)
+
+    def _too_large(self, code: int) -> str:
+        return f"the topic {self._names[code]} accepts records of at most {self._longest[code]:,} bytes"
 
     def _unknown(self, code: int) -> str:
         if not self._has_cluster:
@@ -230,7 +220,7 @@ class KafkaTarget:
 class _Records(NamedTuple):
     """Records to encode: the message of each, its own headers, and the first delivery of each.
 
-    ``contents`` are the messages, with their time stamps, which are NULL for those that have none.
+    ``contents`` are the messages; the time stamp of a message without one is NULL.
     """
 
     contents: pa.RecordBatch
@@ -274,17 +264,18 @@ class KafkaWriter:
         numbers = {name: number for number, name in enumerate(self._names)}
         self._topics = np.array([numbers[name] for name in to.names], np.int32)
         self._by_message = np.array(
-            [target.by_message if one is None else one == BY_MESSAGE for one in to.groupings], np.bool_
+            [target.by_message if grouping is None else grouping == BY_MESSAGE for grouping in to.groupings],
+            np.bool_,
         )
         self._ids = ids
         self._revision = str(revision).encode()
         settings = target.cluster.settings
         self._settings = settings
         known = [target.topics.get(name, _UNKNOWN) for name in self._names]
-        self._counts = np.array([one.partitions for one in known], np.int64)
-        self._longest = np.array([one.longest for one in known], np.int64)
-        self._before = np.array([one.before_ms for one in known], np.int64)
-        self._after = np.array([one.after_ms for one in known], np.int64)
+        self._counts = np.array([topic.partitions for topic in known], np.int64)
+        self._longest = np.array([topic.longest for topic in known], np.int64)
+        self._before = np.array([topic.before_ms for topic in known], np.int64)
+        self._after = np.array([topic.after_ms for topic in known], np.int64)
         self._held = frozenset(held)
         self._transactions = Transactions(wire, f"{target.producer}-{task}", settings.transaction_seconds)
         self._has_begun = False
@@ -305,8 +296,8 @@ class KafkaWriter:
             return sent
         return sent | {"read_to": {str(self._tokens_topic.partition(self._task)): self._read_to}}
 
-    def write(self, block: Block) -> list[Refused]:
-        """Send the records of a block, but for those that were sent, or whose topics are held or excluded."""
+    def write(self, block: Block) -> list[RefusedDeliveries]:
+        """Send the records of a block, unless they were sent before, or their topic is held or excluded."""
         if not self._has_begun:
             self._begin()
         target = self._target
@@ -325,7 +316,9 @@ class KafkaWriter:
                 send &= ~without
                 self._left.add(name)
                 refused.append(
-                    Refused(without, REFUSED, f"the topic {name} refused records: {target.excluded[name]}")
+                    RefusedDeliveries(
+                        without, REFUSED, f"the topic {name} refused records: {target.excluded[name]}"
+                    )
                 )
             elif name in self._held:
                 send[topics == topic] = False
@@ -338,19 +331,15 @@ class KafkaWriter:
         """Commit what was sent, with its token."""
         if not self._sent:
             return
+        from selectroute.kafka.tokens import CommitToken, write_token  # needs the extra `kafka`
+
+        target, part, left = self._target, len(self._tokens), tuple(sorted(self._left))
+        token = CommitToken(target.kind, target.batch, self._task, part, target.plan, self._sent, left)
         with self._holding():
-            self._write_token()
+            write_token(self._transactions, self._tokens_topic, token)
             self._transactions.commit()
 
     # ---- inside
-
-    def _write_token(self) -> None:
-        from selectroute.kafka.tokens import CommitToken, write_token  # needs the extra `kafka`
-
-        target, part = self._target, len(self._tokens)
-        left = tuple(sorted(self._left))
-        token = CommitToken(target.kind, target.batch, self._task, part, target.plan, self._sent, left)
-        write_token(self._transactions, self._tokens_topic, token)
 
     @property
     def _tokens_topic(self) -> TokenTopic:
@@ -358,28 +347,30 @@ class KafkaWriter:
         return self._target.tokens
 
     def _begin(self) -> None:
-        """Begin as the only producer of this task, and find out what it has sent before."""
+        """Fence earlier producers of this task, and read its tokens: what it has sent before."""
         from selectroute.kafka.tokens import TokenTopicError, tokens_of  # needs the extra `kafka`
 
         target = self._target
         for name in self._names:
             self._wire.identify(name, target.ids.get(name, ""))
         if not self._wire.produces_by_id:
-            self._wire.forget((name, n) for name, one in target.topics.items() for n in range(one.partitions))
+            self._wire.forget(
+                (name, n) for name, topic in target.topics.items() for n in range(topic.partitions)
+            )
         self._transactions.begin()
         self._has_begun = True
-        found, self._read_to = tokens_of(
+        tokens, self._read_to = tokens_of(
             self._wire, self._tokens_topic, target.kind, target.batch, self._task
         )
-        self._tokens = found
-        if not found:
+        self._tokens = tokens
+        if not tokens:
             return
-        if any(token.plan != target.plan for token in found):
+        if any(token.plan != target.plan for token in tokens):
             raise TokenTopicError(
                 f"batch {target.batch} was sent by another plan than this one: another process runs the "
                 "job, or its input has changed"
             )
-        self._missing = frozenset(found[-1].held)
+        self._missing = frozenset(tokens[-1].held)
 
     def _send(self, block: Block, send: Mask, numbers: Ints) -> None:
         chosen = np.flatnonzero(send)
@@ -417,8 +408,8 @@ class KafkaWriter:
             most_bytes=int(longest.max()),
         )
         of_partitions: dict[Partition, list[memoryview]] = {}
-        for one in batches:
-            of_partitions.setdefault(groups[one.group], []).append(one.data)
+        for batch in batches:
+            of_partitions.setdefault(groups[batch.group], []).append(batch.data)
         counts = dict(zip(groups, np.diff(bounds).tolist(), strict=True))
         with self._holding():
             transactions.produce(of_partitions, counts)
@@ -427,7 +418,7 @@ class KafkaWriter:
 
     @contextmanager
     def _holding(self) -> Iterator[None]:
-        """Abort, and raise `HeldTopicError`, if a topic refuses what was sent before or is sent now."""
+        """Abort the transaction and raise `HeldTopicError` if a topic refuses a record."""
         from selectroute.kafka.errors import RefusedError  # needs the extra `kafka`
 
         try:
@@ -443,8 +434,8 @@ class KafkaWriter:
         hashes = key_hashes(block.contents.column("key"))
         keyed = np.asarray(pc.is_valid(hashes))
         of_message = np.where(keyed, pc.fill_null(hashes, 0).to_numpy(zero_copy_only=False), block.offsets)
-        found: Ints = of_message[block.rows] % self._counts[topics]
-        return found
+        partitions: Ints = of_message[block.rows] % self._counts[topics]
+        return partitions
 
     def _records(self, block: Block, chosen: Ints, numbers: Ints) -> _Records:
         """Return the records of these deliveries, with the headers that each has beside its message's."""
@@ -500,7 +491,7 @@ class KafkaWriter:
             records = records._replace(contents=contents)
         return records, np.where(has_time & fits, times, now)
 
-    def _too_large(self, block: Block, send: Mask) -> list[Refused]:
+    def _too_large(self, block: Block, send: Mask) -> list[RefusedDeliveries]:
         """Return the deliveries of records whose lists are too long for their topics, and strike them off
         those to send.
         """
@@ -522,7 +513,7 @@ class KafkaWriter:
             send &= ~mask
             limit = f"{self._longest[topic]:,} bytes"
             text = f"the topic {self._names[topic]} accepts records of at most {limit}, with all headers"
-            refused.append(Refused(mask, "too-large", text))
+            refused.append(RefusedDeliveries(mask, "too-large", text))
         return refused
 
 
@@ -540,13 +531,13 @@ def _with_header(contents: pa.RecordBatch, rows: Ints, name: str, numbers: Ints)
     """Return messages, and after them a copy of each of these rows, which has a further header, a number."""
     copies = contents.take(pa.array(rows))
     lists = copies.column("headers")
-    given = lists.flatten()
-    added = pa.array([{"key": name, "value": b"%d" % number} for number in numbers.tolist()], given.type)
+    existing = lists.flatten()
+    added = pa.array([{"key": name, "value": b"%d" % number} for number in numbers.tolist()], existing.type)
     lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
-    order = np.insert(np.arange(len(given)), np.cumsum(lengths), len(given) + np.arange(len(added)))
+    order = np.insert(np.arange(len(existing)), np.cumsum(lengths), len(existing) + np.arange(len(added)))
     ends = np.concatenate(([0], np.cumsum(lengths + 1)))
     headers = pa.ListArray.from_arrays(
-        pa.array(ends, pa.int32()), pa.concat_arrays([given, added]).take(pa.array(order))
+        pa.array(ends, pa.int32()), pa.concat_arrays([existing, added]).take(pa.array(order))
     ).cast(lists.type)
     place = copies.schema.get_field_index("headers")
     more = copies.set_column(place, copies.schema.field(place), headers)

@@ -1,1 +1,1 @@
-"""Queues as destinations: those that exist, with how far a batch is put, and a task's writer."""
+"""Queues as destinations: existing queues with the progress of a batch, and a task's writer."""

@@ -1,7 +1,6 @@
 """Queues as a destination: what the driver of a job knows of them, and the target of each batch.
 
-The tasks put (see ``destinations/queue_writer.py``). Here are the existing queues, and which batches were
-put.
+The tasks put (see ``writer``). Here are the existing queues, and which batches were put.
 """
 
 from __future__ import annotations
@@ -13,8 +12,7 @@ from selectroute.durable.settings_file import url_by_reference
 from selectroute.extras import importing
 from selectroute.index.destination import QUEUE
 from selectroute.index.snapshot import Snapshot
-from selectroute.spark.destinations.destination import Waiting, names_of, patient
-from selectroute.spark.destinations.missing import refuse_missing, shown
+from selectroute.spark.destinations.destination import Waiting, names_of, patient, refuse_missing, shown
 from selectroute.spark.destinations.queues.writer import QueueTarget
 from selectroute.spark.job import FAIL_MISSING, Job, JobError
 from selectroute.store.errors import NoDatabaseError, UnavailableError
@@ -58,8 +56,8 @@ class JobQueues:
         return self._queues().lengths()
 
     def lengths(self, names: frozenset[str]) -> dict[str, int]:
-        """Return those of these queues that exist, with their maximum message length in bytes, waiting until
-        the database answers. Raises `StoppingError`.
+        """Return the maximum message length in bytes of each of these queues that exists, waiting until the
+        database answers. Raises `StoppingError`.
         """
         existing = self.patient(lambda queues: queues.lengths())
         return {name: existing[name] for name in sorted(names & existing.keys())}

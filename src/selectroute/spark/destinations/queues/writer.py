@@ -2,7 +2,7 @@
 
 A task that runs again finds in its progress what was put, and puts the rest. A queue that is full is *held*:
 the attempt goes on with all others and reports it, and a later one puts the rest, or, once the queue is
-*excluded*, gives it up. What is given up, or was for a queue that is gone, is refused in every attempt.
+*excluded*, gives it up. Deliveries that are given up, or whose queue is gone, are refused in every attempt.
 
 A delivery's number is its place in the input of the task: part, offset (for rows of a DataFrame, the row's
 number), and which of its message it is. So it is the same in every attempt, also if the input has lost other
@@ -24,15 +24,21 @@ from selectroute.kafka.record import delivery_id
 from selectroute.queues.errors import REASONS, MQError
 from selectroute.queues.message.from_stream import Routed, routed_of
 from selectroute.selector.message import Message
-from selectroute.spark.destinations.destination import Block, Codes, Contents, Ints, Refused, converted
-from selectroute.spark.sources.files.reader import Messages
+from selectroute.spark.destinations.destination import (
+    UNKNOWN_QUEUE,
+    Block,
+    Codes,
+    Contents,
+    Ints,
+    RefusedDeliveries,
+    converted,
+    refuse,
+)
+from selectroute.spark.sources.files.reader import MessageBatch
 from selectroute.spark.tables.schemas import as_written
 
 if TYPE_CHECKING:
     from selectroute.queues.sql.deliveries import Delivery, QueueDeliveries
-
-UNKNOWN_QUEUE: Final = "unknown-queue"
-"""Reason of a dead letter for a queue that does not exist."""
 
 _COLUMNS = pa.schema(
     [
@@ -70,27 +76,27 @@ class QueueMessages:
         self._has_queues = lengths is not None
         self._lengths = np.array([(lengths or {}).get(name, -1) for name in names], np.int64)
 
-    def block(self, messages: Messages) -> int:
+    def block(self, messages: MessageBatch) -> int:
         """Return a small number: a body may have megabytes."""
         return 256
 
-    def contents(self, messages: Messages, places: Ints) -> Contents:
+    def contents(self, messages: MessageBatch, places: Ints) -> Contents:
         """Return the fields that queues store of the messages at these rows."""
-        found, fit, reasons = converted(messages, places, _routed)
-        columns = list(zip(*found, strict=True)) or [()] * len(_COLUMNS)
+        routed, fit, reasons = converted(messages, places, _routed)
+        columns = list(zip(*routed, strict=True)) or [()] * len(_COLUMNS)
         arrays = [pa.array(column, field.type) for column, field in zip(columns, _COLUMNS, strict=True)]
         return Contents(pa.RecordBatch.from_arrays(arrays, schema=_COLUMNS), fit, reasons)
 
-    def refused(self, contents: Contents, rows: Ints, codes: Codes) -> Iterator[Refused]:
+    def refused(self, contents: Contents, rows: Ints, codes: Codes) -> Iterator[RefusedDeliveries]:
         """Yield the deliveries to queues that do not exist, or whose size limit the message exceeds."""
         limits = self._lengths[codes]
         sizes = pc.binary_length(contents.columns.column("body")).to_numpy(zero_copy_only=False)[rows]
         too_large = (limits >= 0) & (sizes > limits)
-        for code in np.unique(codes[limits < 0]).tolist():
-            yield Refused(codes == code, UNKNOWN_QUEUE, self._unknown(code))
-        for code in np.unique(codes[too_large]).tolist():
-            text = f"the queue {self._names[code]} accepts messages of at most {self._lengths[code]:,} bytes"
-            yield Refused(too_large & (codes == code), "too-large", text)
+        yield from refuse(limits < 0, codes, UNKNOWN_QUEUE, self._unknown)
+        yield from refuse(too_large, codes, "too-large", self._too_large)
+
+    def _too_large(self, code: int) -> str:
+        return f"the queue {self._names[code]} accepts messages of at most {self._lengths[code]:,} bytes"
 
     def _unknown(self, code: int) -> str:
         if not self._has_queues:
@@ -128,7 +134,7 @@ class QueueTarget:
         job: the id of the query.
         batch: the number of the batch.
         plan: digest of the batch's plan.
-        excluded: queues that were full for too long: what they have no room for is given up.
+        excluded: queues that were full for too long: deliveries that do not fit are dead letters.
     """
 
     url: str
@@ -188,8 +194,8 @@ class QueueWriter:
         return self._puts.is_held_up()
 
     def report(self) -> dict[str, Any]:
-        """Return the queues to which deliveries were ``sent``, those that ``refused`` some, and those that
-        are ``held``, with the reason.
+        """Return the queues to which deliveries were ``sent``, the queues that ``refused`` some, and the
+        queues that are ``held``, with the reason.
         """
         progress = self._puts.progress
         return {
@@ -198,8 +204,8 @@ class QueueWriter:
             "held": {name: f"it holds {depth:,}" for name, depth in sorted(self._puts.closed.items())},
         }
 
-    def write(self, block: Block) -> list[Refused]:
-        """Put the deliveries of a block, but for those that were put, or whose queues are full or gone."""
+    def write(self, block: Block) -> list[RefusedDeliveries]:
+        """Put the deliveries of a block, unless they were put before, or their queue is full or gone."""
         codes = np.unique(block.codes).tolist()
         if not self._named:
             self._puts.take_over()
@@ -216,7 +222,7 @@ class QueueWriter:
             late = np.fromiter((number >= first for number in numbers), np.bool_, len(numbers))
             without = late & (block.codes == code)
             if np.any(without):
-                refused.append(Refused(without, *_why(name, name in progress.gone)))
+                refused.append(RefusedDeliveries(without, *_why(name, name in progress.gone)))
         return refused
 
     def close(self) -> None:
@@ -249,8 +255,8 @@ def _numbers(block: Block) -> list[int]:
     nth = positions - np.maximum.accumulate(np.where(of_message, positions, 0))
     part = block.part << _OFFSET_BITS
     return [
-        (part + offset << _NTH_BITS) + one
-        for offset, one in zip(block.numbers[block.rows].tolist(), nth.tolist(), strict=True)
+        (part + offset << _NTH_BITS) + delivery
+        for offset, delivery in zip(block.numbers[block.rows].tolist(), nth.tolist(), strict=True)
     ]
 
 

@@ -1,7 +1,7 @@
 """Planner of a stream of files: which files the next batch has. The workers read them.
 
-It is in Spark's checkpoint, ``offsets/<batch>``: ``{"number": 7, "files": [["a/x.parquet", 1234]]}``. A file
-is planned once, by its name, as soon as the storage lists it; those that were changed first come first.
+The plan is in Spark's checkpoint, ``offsets/<batch>``: ``{"number": 7, "files": [["a/x.parquet", 1234]]}``. A
+file is planned once, by its name, as soon as the storage lists it; those that were changed first come first.
 Sub-folders are included; names that begin with ``_`` or ``.`` are ignored. Spark's own listing would pass
 over names that its JVM can't spell, and files much older than the newest one.
 
@@ -15,21 +15,18 @@ import json
 import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from pyspark.sql.datasource import DataSource
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
 from selectroute.spark.sources.checkpoint import SourceError, log_lines
-from selectroute.spark.sources.planner import PATIENCE_SECONDS, Planner, planning_source
+from selectroute.spark.sources.planner import PATIENCE_SECONDS, Planner
 from selectroute.storage import Location
 from selectroute.storage.patient import WAITED_FOR
 from selectroute.storage.protocol import UnreachableError
 
 NAME: Final = "selectroute-files"
-_SCHEMA: Final = "number long"
 
 _PAUSE_SECONDS: Final = 0.5
 
@@ -41,22 +38,11 @@ class PlannedFile(NamedTuple):
     size: int
 
 
-def files_source(folder: str, limit: int, known: Iterable[str]) -> type[DataSource]:
-    """Return the source of a job's files, to be registered; it travels to Spark's processes by value.
-
-    Args:
-        folder: URL of the folder.
-        limit: maximum number of files of a batch.
-        known: names of the files that committed batches have read.
-    """
-    return planning_source(NAME, _SCHEMA, partial(FileLister, folder, limit, tuple(known)))
-
-
 def planned_files(checkpoint: Path, batch: int) -> list[PlannedFile]:
     """Return the files of a batch from Spark's offset log. Raises SourceError."""
     path = checkpoint / "offsets" / str(batch)
     try:
-        return [PlannedFile(*one) for one in json.loads(log_lines(path)[-1])["files"]]
+        return [PlannedFile(*entry) for entry in json.loads(log_lines(path)[-1])["files"]]
     except (ValueError, KeyError, TypeError) as error:
         raise SourceError(f"{path} is damaged, or not in the format of this release") from error
 
@@ -95,14 +81,14 @@ class FileLister(Planner):
         # Only what Spark has planned counts: it may ask twice for one batch.
         self._planned.update(name for name, _ in start["files"])
         listed = self._listed_ahead()
-        found = self._new(listed)
-        # Of what was available at the start, a listing since then has all.
-        if not found and (listed is None or self._target is None):
-            found = self._new(self._listed(0.0 if self._target is None else PATIENCE_SECONDS))
-        if not found:
+        new = self._new(listed)
+        # A listing made since the start has all files that were available at the start.
+        if not new and (listed is None or self._target is None):
+            new = self._new(self._listed(0.0 if self._target is None else PATIENCE_SECONDS))
+        if not new:
             return start
         self._list_ahead()
-        files = [[name, size] for _, name, size in sorted(found)[: self._limit]]
+        files = [[name, size] for _, name, size in sorted(new)[: self._limit]]
         return {"number": start["number"] + 1, "files": files}
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -111,21 +97,21 @@ class FileLister(Planner):
 
     def _new(self, listed: list[_File] | None) -> list[_File]:
         """Return the listed files that are not planned, and are part of the stream."""
-        found = [one for one in listed or () if one[1] not in self._planned]
-        return found if self._target is None else [one for one in found if one[1] in self._target]
+        new = [file for file in listed or () if file[1] not in self._planned]
+        return new if self._target is None else [file for file in new if file[1] in self._target]
 
     def _list_ahead(self) -> None:
         """Begin to list the files. A daemon does it: the process of the planner ends at any time."""
-        found: Future[list[_File]] = Future()
+        listing: Future[list[_File]] = Future()
 
         def work() -> None:
             try:
-                found.set_result([*self._entries()])
+                listing.set_result([*self._entries()])
             except BaseException as error:
-                found.set_exception(error)
+                listing.set_exception(error)
 
         threading.Thread(target=work, name="selectroute-lister", daemon=True).start()
-        self._ahead = found
+        self._ahead = listing
 
     def _listed_ahead(self) -> list[_File] | None:
         """Return the files that were listed while the last batch was routed; None if they were not, or the
@@ -138,10 +124,10 @@ class FileLister(Planner):
         """Return the files of the folder. If the storage does not answer in so many seconds, return None, or
         with some raise the error, since Spark would take the stream for read.
         """
-        found = self.asked(lambda: [*self._entries()], WAITED_FOR, seconds, _PAUSE_SECONDS)
-        if found is None and seconds and self.outage is not None:
+        listed = self.asked(lambda: [*self._entries()], WAITED_FOR, seconds, _PAUSE_SECONDS)
+        if listed is None and seconds and self.outage is not None:
             raise self.outage
-        return found
+        return listed
 
     def _entries(self) -> Iterator[_File]:
         if self._folder.is_local and not self._folder.path.is_dir():

@@ -1,14 +1,16 @@
 """Readers of one split in a worker: messages as columns, and unreadable input as dead letters.
 
 Only the columns that selectors read, and the message id, are decoded (`select` chooses them); all columns if
-full messages are needed. Every row of the split is yielded once, as a message or as a dead letter.
+full messages are needed. Every row of the split is yielded once, as a message or as a dead letter. Columns of
+Parquet may have other names, or be cast to a type of properties, as a binding says; the casts are those of
+``spark/columns/casts.py``, in Arrow instead of Spark, and tests compare the two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,17 +18,176 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from selectroute.match.columns.batch import MessageBatch, is_group, leaves, properties, schema_columns
+from selectroute.match.columns.batch import ColumnBatch, is_group, leaves, properties, schema_columns
 from selectroute.match.columns.columns import ColumnTypeError
 from selectroute.match.columns.fields import Rows
-from selectroute.match.columns.from_messages import BODY, from_messages, is_mixed
+from selectroute.match.columns.from_messages import ARROW_TYPES, BODY, from_messages, is_mixed, with_unlike
 from selectroute.selector.message import Message, MessageError, longest_name
 from selectroute.selector.names import INVALID_NAMES, breaches
 from selectroute.selector.strict_json import JsonError, parse_json
-from selectroute.spark.sources.files.bound_columns import UNBOUND, Bound, identifiers_of, with_bound
+from selectroute.selector.values import FLOATS
 from selectroute.spark.sources.files.splits import READ_ERRORS, Split, opened, opened_by_arrow
 from selectroute.storage.patient import WAITED_FOR
 from selectroute.topics.filter import TOPIC
+
+Ints: TypeAlias = npt.NDArray[np.int64]
+
+
+class BoundColumn(NamedTuple):
+    """Column of an identifier, and the type that it is cast to; None for no cast."""
+
+    column: str
+    cast: str | None = None
+
+
+Bound: TypeAlias = Mapping[str, BoundColumn]
+"""Columns of the identifiers that are bound to one."""
+
+UNBOUND: Final[Bound] = {}
+
+_STRING: Final = "string"
+_UNITS: Final = {"s": 1_000, "ms": 1, "us": 1_000, "ns": 1_000_000}
+_LONG_END: Final = float(1 << 63)
+
+
+def identifiers_of(column: str, bound: Bound) -> list[str]:
+    """Return the identifiers that a column holds: those bound to it, or else the one of its own name, unless
+    that is bound to another column.
+    """
+    names = [name for name, source in bound.items() if source.column == column]
+    return names or ([] if column in bound else [column])
+
+
+def with_bound(batch: pa.RecordBatch, bound: Bound) -> pa.RecordBatch:
+    """Return the rows with a column for each bound identifier in place of its own column."""
+    if not bound:
+        return batch
+    taken = {source.column for source in bound.values()} | bound.keys()
+    columns = ColumnBatch(batch)
+    converted: dict[str, Any] = {}
+    others: list[tuple[str, Any]] = []
+    for position, field in enumerate(batch.schema):
+        own = schema_columns(pa.schema([field]))
+        leaves = [name for name, _, type_ in own if not is_group(name, type_)]
+        if taken.isdisjoint(leaves):
+            others.append((field.name, batch.column(position)))
+        else:
+            others += [(name, columns.column(name)) for name in leaves if name not in taken]
+    for name, source in bound.items():
+        column = columns.column(source.column)
+        if column is not None:
+            converted[name] = column if source.cast is None else cast_array(column, source.cast)
+    every = [*others, *converted.items()]
+    return pa.RecordBatch.from_arrays([column for _, column in every], names=[name for name, _ in every])
+
+
+def casts_of(type_: pa.DataType) -> tuple[str, ...]:
+    """Return the types that a column of this type can be cast to, the most useful one first."""
+    if pa.types.is_timestamp(type_):
+        return "long", _STRING
+    if pa.types.is_date(type_):
+        return _STRING, "int", "long"
+    if pa.types.is_decimal(type_):
+        whole = ("long", "double") if type_.scale <= 0 else ("double", "long")
+        return (*whole, _STRING, "float", "int", "short", "byte")
+    if pa.types.is_floating(type_):
+        return "double", "float", "long", "int", "short", "byte"
+    is_integer = pa.types.is_integer(type_)
+    return ("long", _STRING, "double", "float", "int", "short", "byte") if is_integer else ()
+
+
+def not_cast(schema: pa.Schema, bound: Bound) -> dict[str, str]:
+    """Return a sentence for each identifier whose column, in a file of this schema, has no such cast. Its
+    values are of an unlike type.
+    """
+    types = {name: type_ for name, _, type_ in schema_columns(schema)}
+    sentences: dict[str, str] = {}
+    for name, source in bound.items():
+        type_ = types.get(source.column)
+        if type_ is None or source.cast is None or source.cast in casts_of(type_):
+            continue
+        possible = casts_of(type_)
+        advice = f"it can be cast to {', '.join(possible)}" if possible else "this type has no cast"
+        sentences[name] = str(
+            ColumnTypeError(source.column, type_, f"it has no cast to {source.cast}: {advice}")
+        )
+    return sentences
+
+
+def cast_array(column: Any, to: str) -> Any:
+    """Return a column, cast; values that do not convert are of a type that no property has. O(rows)."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    type_ = column.type
+    if to not in casts_of(type_):
+        return _unlike_where(pa.nulls(len(column), pa.string()), column.is_valid())
+    if pa.types.is_timestamp(type_):
+        return _timestamp(column, to)
+    if pa.types.is_date(type_):
+        days = column.cast(pa.date32())
+        return days.cast(pa.string()) if to == _STRING else days.cast(pa.int32()).cast(ARROW_TYPES[to])
+    if to == _STRING:
+        return _digits(column) if pa.types.is_decimal(type_) else column.cast(pa.string())
+    if to in FLOATS:
+        if pa.types.is_decimal(type_):
+            column = column.cast(pa.float64())
+        return column.cast(ARROW_TYPES[to], safe=False)
+    return _whole(column, ARROW_TYPES[to])
+
+
+def _timestamp(column: Any, to: str) -> Any:
+    unit, is_instant = column.type.unit, column.type.tz is not None
+    if to != _STRING:
+        counts = column.cast(pa.int64())
+        if unit == "s":
+            return pc.multiply(counts, _UNITS[unit])
+        # Arrow's own division rounds towards 0.
+        whole = pc.fill_null(counts, 0).to_numpy(zero_copy_only=False) // _UNITS[unit]
+        return pa.array(whole, pa.int64(), mask=column.is_null().to_numpy(zero_copy_only=False))
+    texts = column.cast(pa.int64()).cast(pa.timestamp(unit)).cast(pa.string())
+    texts = pc.replace_substring(texts, " ", "T")
+    if unit != "s":
+        texts = pc.replace_substring_regex(texts, r"\.?0+$", "")
+    return pc.binary_join_element_wise(texts, "Z", "") if is_instant else texts
+
+
+def _whole(column: Any, type_: pa.DataType) -> Any:
+    """Return numbers as integers; those that are not whole, or out of range, are unlike values."""
+    if pa.types.is_floating(column.type):
+        values = column.cast(pa.float64())
+        floor = pc.equal(pc.floor(values), values)
+        inside = pc.and_(pc.less(values, _LONG_END), pc.greater_equal(values, -_LONG_END))
+        fits = pc.and_(floor, inside)
+        whole = pc.if_else(fits, values, 0.0).cast(pa.int64())
+    elif pa.types.is_decimal(column.type):
+        whole = pc.cast(column, options=pc.CastOptions(pa.int64(), **_UNCHECKED))
+        back = pc.cast(whole, options=pc.CastOptions(pa.decimal256(76, max(0, column.type.scale))))
+        fits = pc.equal(back, column.cast(back.type))
+    else:
+        whole = pc.cast(column, options=pc.CastOptions(pa.int64(), allow_int_overflow=True))
+        # Only uint64 has numbers beyond int64, which come out negative.
+        is_unsigned = pa.types.is_unsigned_integer(column.type)
+        fits = pc.greater_equal(whole, 0) if is_unsigned else column.is_valid()
+    if type_ != pa.int64():
+        bound = 1 << type_.bit_width - 1
+        fits = pc.and_(fits, pc.and_(pc.less(whole, bound), pc.greater_equal(whole, -bound)))
+    fitting = pc.if_else(fits, whole, None).cast(type_)
+    return _unlike_where(fitting, pc.and_(column.is_valid(), pc.invert(pc.fill_null(fits, True))))
+
+
+_UNCHECKED: Final = {"allow_int_overflow": True, "allow_decimal_truncate": True}
+
+
+def _unlike_where(values: Any, mask: Any) -> Any:
+    rows = np.flatnonzero(mask.to_numpy(zero_copy_only=False))
+    return with_unlike(values, rows.tolist()) if len(rows) else values
+
+
+def _digits(column: Any) -> Any:
+    """Return decimals as digits; Arrow's own texts have exponents."""
+    texts = [None if value is None else format(value, "f") for value in column.to_pylist()]
+    return pa.array(texts, pa.string())
+
 
 _BLOCK = 4_096
 """Messages converted from columns at a time: bounds memory."""
@@ -37,10 +198,10 @@ _ID = "JMSMessageID"
 class FullMessages(Protocol):
     """Full messages of one source, in any form."""
 
-    def take(self, rows: npt.NDArray[np.int64]) -> FullMessages:
+    def take(self, rows: Ints) -> FullMessages:
         """Return the messages at these rows."""
 
-    def messages(self, rows: npt.NDArray[np.int64]) -> Iterator[Message | str]:
+    def messages(self, rows: Ints) -> Iterator[Message | str]:
         """Yield the messages at these rows, in order; for an invalid one, the error text."""
 
 
@@ -50,11 +211,11 @@ class ParsedMessages:
     def __init__(self, messages: Sequence[Message]) -> None:
         self._messages = messages
 
-    def take(self, rows: npt.NDArray[np.int64]) -> ParsedMessages:
+    def take(self, rows: Ints) -> ParsedMessages:
         """Return the messages at these rows."""
         return ParsedMessages(list(self.messages(rows)))
 
-    def messages(self, rows: npt.NDArray[np.int64]) -> Iterator[Message]:
+    def messages(self, rows: Ints) -> Iterator[Message]:
         """Yield the messages at these rows."""
         return (self._messages[row] for row in rows.tolist())
 
@@ -69,22 +230,20 @@ class ColumnMessages:
     def __init__(self, columns: pa.RecordBatch, ids: Any | None = None) -> None:
         if ids is not None:
             others = [index for index, column in enumerate(columns.schema) if column.name != _ID]
-            arrays = [*(columns.column(index) for index in others), ids]
-            names = [*(columns.schema.field(index).name for index in others), _ID]
-            columns = pa.RecordBatch.from_arrays(arrays, names=names)
+            columns = columns.select(others).append_column(_ID, ids)
         self._columns = columns
-        found = dict.fromkeys(name for name, _ in leaves(columns.schema))
-        self._names = [name for name in found if not name.startswith("@") or name in (TOPIC, BODY)]
+        leaf_names = dict.fromkeys(name for name, _ in leaves(columns.schema))
+        self._names = [name for name in leaf_names if not name.startswith("@") or name in (TOPIC, BODY)]
 
-    def take(self, rows: npt.NDArray[np.int64]) -> ColumnMessages:
+    def take(self, rows: Ints) -> ColumnMessages:
         """Return the messages at these rows."""
         return ColumnMessages(self._columns.take(pa.array(rows)))
 
-    def messages(self, rows: npt.NDArray[np.int64]) -> Iterator[Message | str]:
+    def messages(self, rows: Ints) -> Iterator[Message | str]:
         """Yield the messages at these rows; the error text if a column can't be a property."""
         for start in range(0, len(rows), _BLOCK):
             chosen = rows[start : start + _BLOCK]
-            block = Rows(MessageBatch(self._columns.take(pa.array(chosen))))
+            block = Rows(ColumnBatch(self._columns.take(pa.array(chosen))))
             for row in range(len(chosen)):
                 try:
                     yield block.message(row, self._names)
@@ -97,7 +256,7 @@ _ENCODED_BYTES_A_VALUE = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class SelectedColumns:
     """Columns to read from a file.
 
     Attributes:
@@ -114,12 +273,8 @@ class Selection:
 
 
 def select(
-    metadata: Any,
-    row_groups: Sequence[int],
-    names: Sequence[str],
-    full: bool = False,
-    bound: Bound = UNBOUND,
-) -> Selection:
+    metadata: Any, row_groups: Sequence[int], names: Sequence[str], full: bool = False, bound: Bound = UNBOUND
+) -> SelectedColumns:
     """Choose the columns: those of the identifiers that a snapshot reads, ``names``, or with ``full`` all.
     O(columns).
 
@@ -152,7 +307,7 @@ def select(
         if type_ in (pa.string(), pa.large_string())
     }
     chosen = list(dict.fromkeys(columns.values()))
-    return Selection(chosen, _repeating(metadata, row_groups, strings), id_name, ambiguous)
+    return SelectedColumns(chosen, _repeating(metadata, row_groups, strings), id_name, ambiguous)
 
 
 def _repeating(metadata: Any, row_groups: Sequence[int], strings: set[str]) -> list[str]:
@@ -189,22 +344,22 @@ class SourcePartition(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Messages:
+class MessageBatch:
     """Messages of one source partition: columns, rows in the file or offsets in the partition, and ids or
     None."""
 
     columns: pa.RecordBatch
-    rows: npt.NDArray[np.int64]
+    rows: Ints
     ids: Any | None
     full: FullMessages | None = None
     """Full messages, if requested."""
-    numbers: npt.NDArray[np.int64] | None = None
+    numbers: Ints | None = None
     """Ascending numbers of the messages in the input of their task; None: ``rows`` ascend."""
 
-    def take(self, indices: npt.NDArray[np.int64]) -> Messages:
+    def take(self, indices: Ints) -> MessageBatch:
         """Return the messages at these indices."""
         chosen = pa.array(indices)
-        return Messages(
+        return MessageBatch(
             self.columns.take(chosen),
             self.rows[indices],
             None if self.ids is None else self.ids.take(chosen),
@@ -226,7 +381,7 @@ class DeadLetterBatch:
     stage: str
     reason: str
     message: str
-    rows: npt.NDArray[np.int64] | None
+    rows: Ints | None
     raw: bytes | None = None
 
     @property
@@ -234,18 +389,17 @@ class DeadLetterBatch:
         """Number of inputs."""
         return 1 if self.rows is None else len(self.rows)
 
-    def take(self, indices: npt.NDArray[np.int64]) -> DeadLetterBatch:
+    def take(self, indices: Ints) -> DeadLetterBatch:
         """Return the inputs at these indices."""
         return self if self.rows is None else replace(self, rows=self.rows[indices])
 
 
+InputBatch: TypeAlias = MessageBatch | DeadLetterBatch
+
+
 def read(
-    split: Split,
-    names: Sequence[str],
-    max_message_bytes: int,
-    full: bool = False,
-    bound: Bound = UNBOUND,
-) -> Iterator[Messages | DeadLetterBatch]:
+    split: Split, names: Sequence[str], max_message_bytes: int, full: bool = False, bound: Bound = UNBOUND
+) -> Iterator[InputBatch]:
     """Yield all rows of a split: ``names`` are the identifiers that selectors read, ``full`` asks for all;
     ``bound`` has the columns of identifiers in Parquet.
     """
@@ -258,7 +412,7 @@ def read(
 
 def _read_parquet(
     split: Split, names: Sequence[str], max_message_bytes: int, full: bool, bound: Bound
-) -> Iterator[Messages | DeadLetterBatch]:
+) -> Iterator[InputBatch]:
     row = split.first_row
     end = row + split.rows
     try:
@@ -319,7 +473,7 @@ def _batch_rows(group: Any) -> int:
     return int(min(BATCH_ROWS, max(64, _BATCH_BYTES * group.num_rows // max(1, group.total_byte_size))))
 
 
-def _decoded_bytes(group: Any, selection: Selection) -> int:
+def _decoded_bytes(group: Any, selection: SelectedColumns) -> int:
     """Return the decompressed bytes of the chosen columns of a row group, counting each dictionary once."""
     chosen = tuple(selection.columns)
     within = tuple(f"{name}." for name in chosen)
@@ -331,11 +485,11 @@ def _decoded_bytes(group: Any, selection: Selection) -> int:
     )
 
 
-def _too_large(rows: npt.NDArray[np.int64], max_message_bytes: int) -> DeadLetterBatch:
+def _too_large(rows: Ints, max_message_bytes: int) -> DeadLetterBatch:
     return DeadLetterBatch("read", "too-large", f"the row is longer than {max_message_bytes} bytes", rows)
 
 
-def _row_bytes(batch: Any) -> npt.NDArray[np.int64]:
+def _row_bytes(batch: Any) -> Ints:
     """Return the bytes of all texts and byte strings of each row, int64[rows]."""
     total = np.zeros(batch.num_rows, np.int64)
     for column in batch.columns:
@@ -353,14 +507,14 @@ def _row_bytes(batch: Any) -> npt.NDArray[np.int64]:
 
 def checked_rows(
     batch: Any,
-    rows: npt.NDArray[np.int64],
+    rows: Ints,
     id_name: str | None,
     max_message_bytes: int,
     full: bool,
-    numbers: npt.NDArray[np.int64] | None = None,
-) -> Iterator[Messages | DeadLetterBatch]:
+    numbers: Ints | None = None,
+) -> Iterator[InputBatch]:
     """Yield the rows of a batch; those that are too large, or not UTF-8, which neither Parquet nor Spark
-    checks, as dead letters. For ``numbers`` see `Messages`.
+    checks, as dead letters. For ``numbers`` see `MessageBatch`.
     """
     if batch.nbytes > max_message_bytes:  # otherwise no row is too large
         large = _row_bytes(batch) > max_message_bytes
@@ -381,7 +535,7 @@ def checked_rows(
     if len(rows):
         ids = None if id_name is None else id_text(batch.column(id_name))
         columns = _with_a_column(batch, len(rows))
-        yield Messages(columns, rows, ids, ColumnMessages(columns, ids) if full else None, numbers)
+        yield MessageBatch(columns, rows, ids, ColumnMessages(columns, ids) if full else None, numbers)
 
 
 def _is_text(value: Any) -> bool:
@@ -420,7 +574,7 @@ def id_text(column: Any) -> Any | None:
 
 def _read_json(
     split: Split, names: Sequence[str], max_message_bytes: int, full: bool
-) -> Iterator[Messages | DeadLetterBatch]:
+) -> Iterator[InputBatch]:
     name_length = longest_name(names)
     messages: list[Message] = []
     rows: list[int] = []
@@ -472,8 +626,8 @@ def _parse(line: bytes, row: int, name_length: int) -> Message | DeadLetterBatch
 
 def _as_columns(
     messages: list[Message], rows: list[int], names: Sequence[str], full: bool
-) -> Iterator[Messages]:
+) -> Iterator[MessageBatch]:
     if messages:
         batch = _with_a_column(from_messages(messages, names), len(messages))
         ids = pa.array([message.value("JMSMessageID") for message in messages], pa.string())
-        yield Messages(batch, np.array(rows, dtype=np.int64), ids, ParsedMessages(messages) if full else None)
+        yield MessageBatch(batch, np.array(rows, np.int64), ids, ParsedMessages(messages) if full else None)

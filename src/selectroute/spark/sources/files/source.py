@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -18,24 +18,36 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
+from selectroute.index.snapshot import Snapshot
+from selectroute.match.columns.batch import leaves
+from selectroute.match.columns.missing import MissingColumnError, missing_columns, unlike_constants
 from selectroute.selector.message import Message
 from selectroute.selector.sentences import counted
 from selectroute.spark.columns.binding import Binding
-from selectroute.spark.job import CommitError, Job
+from selectroute.spark.columns.column_types import ReadTypes
+from selectroute.spark.job import Commit, CommitError, Job
 from selectroute.spark.session import Runner, Work
 from selectroute.spark.sources.checkpoint import SourceNotFoundError
-from selectroute.spark.sources.files.bound_columns import Bound, BoundColumn
-from selectroute.spark.sources.files.lister import NAME, PlannedFile, files_source, planned_files
-from selectroute.spark.sources.files.reader import Messages, read
-from selectroute.spark.sources.files.splits import OUTSIDE, Split, plan_in
-from selectroute.spark.sources.source import Attempts, Outcome, ReplayableInput
+from selectroute.spark.sources.files.lister import NAME, FileLister, PlannedFile, planned_files
+from selectroute.spark.sources.files.reader import (
+    Bound,
+    BoundColumn,
+    DeadLetterBatch,
+    MessageBatch,
+    SourcePartition,
+    not_cast,
+    read,
+)
+from selectroute.spark.sources.files.splits import OUTSIDE, Split, opened_by_arrow, plan_in
+from selectroute.spark.sources.planner import planned_stream
+from selectroute.spark.sources.source import Mask, Outcome, ReplayableInput, TaskAttempts
 from selectroute.spark.tables.schemas import as_written
-from selectroute.spark.task.task import TaskSettings, route_splits
+from selectroute.spark.task.task import InputPart, TaskSettings, run
 from selectroute.storage import Location
 from selectroute.storage.location import Where
 from selectroute.storage.protocol import Entry
@@ -83,7 +95,7 @@ class ReadFile(NamedTuple):
         return self.modified is not None and entry.modified in (self.modified, float(int(self.modified)))
 
 
-def read_files(commit: Mapping[str, Any]) -> list[ReadFile]:
+def read_files(commit: Commit) -> list[ReadFile]:
     """Return the files that a batch has read; none for records of Kafka, and rows."""
     inputs = commit.get("inputs", {})
     sizes = inputs.get("sizes", {})
@@ -91,9 +103,7 @@ def read_files(commit: Mapping[str, Any]) -> list[ReadFile]:
         return []
     read_by = datetime.fromisoformat(commit["committed"]).timestamp() + _CLOCK_SECONDS
     times = inputs.get("modified", {})
-    return [
-        ReadFile(commit["batch"], source, size, times.get(source), read_by) for source, size in sizes.items()
-    ]
+    return [ReadFile(commit["batch"], name, size, times.get(name), read_by) for name, size in sizes.items()]
 
 
 _SAMPLED_BYTES: Final = 1 << 20
@@ -104,15 +114,15 @@ _AHEAD_BYTES: Final = 1 << 20
 """Bytes of a batch that the driver reads: Spark sends them to every task."""
 
 _MERGED_AFTER: Final = 100
-"""Commits after which the names of what was read are merged anew, at a start."""
+"""Commits after which a start merges the names of their inputs into one file."""
 
 
 class FileSource:
     """Source of the files that arrive in a folder, mounted or in remote storage; see `Source`.
 
-    A planner lists the folder (see ``sources/files/planner.py``), and what it plans is in the offset of the
-    batch: the names of its files, with their sizes. What was read is in the commits; at each start their
-    names are merged into one file, ``_inputs/<batch>.json``, from which the planner goes on.
+    A planner lists the folder (see ``lister``); the offset of a batch has the names and sizes of its files.
+    The commits have the files that were read; a start merges their names into one file,
+    ``_inputs/<batch>.json``, from which the planner goes on.
 
     Args:
         job: the job, whose input is the folder.
@@ -138,9 +148,8 @@ class FileSource:
     def stream(self, checkpoint: Path) -> DataFrame:
         """Return the stream that plans the batches."""
         assert self._spark is not None, "a stream needs Spark"
-        known = read_before(self._job.output)
-        self._spark.dataSource.register(files_source(str(self.folder), self.limit, known))
-        return self._spark.readStream.format(NAME).load()
+        planner = partial(FileLister, str(self.folder), self.limit, tuple(read_before(self._job.output)))
+        return planned_stream(self._spark, NAME, planner)
 
     def planned(self, checkpoint: Path, batch: int, frame: DataFrame | None = None) -> list[PlannedFile]:
         """Return the files of a batch from Spark's offset log."""
@@ -150,45 +159,36 @@ class FileSource:
         """Return these files as the input of a batch."""
         return FileBatchInput(inputs, self, self.tasks)
 
-    def reread(self, commits: Iterable[Mapping[str, Any]]) -> list[ReplayableInput]:
+    def reread(self, commits: Iterable[Commit]) -> list[ReplayableInput]:
         """Return the unchanged files of each batch, and the names of the others."""
         return [self._reread(commit) for commit in commits]
 
-    def _reread(self, commit: Mapping[str, Any]) -> ReplayableInput:
+    def _reread(self, commit: Commit) -> ReplayableInput:
         files = read_files(commit)
-        entries = self._entries(one.source for one in files)
-        same: list[PlannedFile] = []
-        gone: list[str] = []
-        for one, entry in zip(files, entries, strict=True):
-            if one.is_same(entry):
-                assert one.size is not None, "a file without a size is never the same"
-                same.append(PlannedFile(one.source, one.size))
-            else:
-                gone.append(one.source)
+        entries = self._entries(file.source for file in files)
+        checked = [(file, file.is_same(entry)) for file, entry in zip(files, entries, strict=True)]
+        same = [PlannedFile(file.source, file.size or 0) for file, is_same in checked if is_same]
+        gone = [file.source for file, is_same in checked if not is_same]
         return ReplayableInput(commit["batch"], tuple(same), tuple(gone))
 
-    def narrow(
-        self, inputs: Sequence[PlannedFile], letters: pa.Table
-    ) -> tuple[list[PlannedFile], npt.NDArray[np.bool_]]:
+    def narrow(self, inputs: Sequence[PlannedFile], letters: pa.Table) -> tuple[list[PlannedFile], Mask]:
         """Return the files of these letters, and which letters are in them."""
-        names = {as_written(one.name): one for one in inputs}
-        mask: npt.NDArray[np.bool_] = pc.is_in(
-            letters["source"], pa.array(list(names), pa.string())
-        ).to_numpy()
+        names = {as_written(file.name): file for file in inputs}
+        mask: Mask = pc.is_in(letters["source"], pa.array(list(names), pa.string())).to_numpy()
         wanted = set(letters["source"].filter(pa.array(mask)).unique().to_pylist())
-        return [one for name, one in names.items() if name in wanted], mask
+        return [file for name, file in names.items() if name in wanted], mask
 
     def weight(self, letters: pa.Table) -> int:
         """Return the number of files of these letters."""
         return len(letters["source"].unique())
 
     def sample(self, inputs: Sequence[PlannedFile], count: int) -> list[Message]:
-        """Return messages of the last file: evenly spread over what is read of it at once."""
+        """Return messages of the last file, evenly spread over its first block."""
         splits = (split for task in self.cut(inputs[-1:], 1) for split in task)
         for part in (part for split in splits for part in read(split, (), _SAMPLED_BYTES, True, self.bound)):
-            if isinstance(part, Messages) and part.count and part.full is not None:
+            if isinstance(part, MessageBatch) and part.count and part.full is not None:
                 rows = np.unique(np.linspace(0, part.count - 1, count).astype(np.int64))
-                return [one for one in part.full.messages(rows) if isinstance(one, Message)]
+                return [message for message in part.full.messages(rows) if isinstance(message, Message)]
         return []
 
     def noted(self, file: PlannedFile) -> tuple[int | None, float | None]:
@@ -202,8 +202,8 @@ class FileSource:
         return (None, None) if entry is None else (entry.size, entry.modified)
 
     def cut(self, inputs: Sequence[PlannedFile], tasks: int) -> list[list[Split]]:
-        """Return the splits of files, for so many tasks. In remote storage each file is one."""
-        files = ((self.folder / one.name, one.size) for one in inputs)
+        """Return the splits of files for this number of tasks. In remote storage each file is one."""
+        files = ((self.folder / file.name, file.size) for file in inputs)
         return plan_in(self.folder, files, self._job.file_format, tasks)
 
     def is_unchanged(self, inputs: Sequence[PlannedFile]) -> bool:
@@ -212,20 +212,20 @@ class FileSource:
         """
         if self.folder.is_local:
             return True
-        entries = self._entries(one.name for one in inputs)
-        return [one and one.size for one in entries] == [one.size for one in inputs]
+        entries = self._entries(file.name for file in inputs)
+        return [entry and entry.size for entry in entries] == [entry.size for entry in inputs]
 
     def read_ahead(self, inputs: Sequence[PlannedFile]) -> dict[str, bytes]:
         """Return the contents of a small batch's remote files, read side by side: they travel with its tasks.
         What can't be read is left to the tasks, which say so; those of this machine are read as fast there.
         """
-        is_small = len(inputs) <= _THREADS and sum(one.size for one in inputs) <= _AHEAD_BYTES
+        is_small = len(inputs) <= _THREADS and sum(file.size for file in inputs) <= _AHEAD_BYTES
         if self.folder.is_local or not is_small:
             return {}
         contents: dict[str, bytes] = {}
 
-        def read(one: PlannedFile) -> None:
-            file = self.folder / one.name
+        def read(planned: PlannedFile) -> None:
+            file = self.folder / planned.name
             with suppress(OSError):
                 contents[str(file)] = file.read()
 
@@ -234,7 +234,7 @@ class FileSource:
         return contents
 
     def _entries(self, names: Iterable[str]) -> list[Entry | None]:
-        """Return what the folder has of these names now; None for those that are gone."""
+        """Return the present entry of each file; None if it is gone."""
         files = (self.folder / name for name in names)
         if self.folder.is_local:
             return [*map(_entry, files)]
@@ -264,7 +264,7 @@ class FileBatchInput:
         when it was last changed.
         """
         source = self._source
-        noted = {one.name: source.noted(one) for one in self._files}
+        noted = {file.name: source.noted(file) for file in self._files}
         sizes = {name: size for name, (size, _) in noted.items()}
         times = {name: modified for name, (_, modified) in noted.items() if modified is not None}
         record = {"count": len(sizes), "sha256": inputs_digest(sizes), "sizes": sizes}
@@ -272,7 +272,9 @@ class FileBatchInput:
 
     def plan(self, tasks: int) -> dict[str, Any]:
         """Return the number of tasks, and the digest of their splits."""
-        return {"tasks": tasks, "sha256": _splits_digest(self._source.cut(self._files, tasks))}
+        splits = repr(self._source.cut(self._files, tasks))
+        digest = hashlib.sha256(splits.encode("utf-8", "surrogateescape")).hexdigest()
+        return {"tasks": tasks, "sha256": digest}
 
     def follows(self, plan: Mapping[str, Any]) -> bool:
         """Return whether the files are still cut as in this plan."""
@@ -288,9 +290,9 @@ class FileBatchInput:
         tasks = self._source.cut(self._files, self._tasks)
         if not self._contents:
             return tasks
-        return [[replace(one, content=self._contents.get(one.path)) for one in splits] for splits in tasks]
+        return [[replace(split, content=self._contents.get(split.path)) for split in task] for task in tasks]
 
-    def route(self, batch: int, settings: TaskSettings, attempts: Attempts) -> Outcome:
+    def route(self, batch: int, settings: TaskSettings, attempts: TaskAttempts) -> Outcome:
         """Route the files, in tasks. Raises `CommitError`."""
         source, tasks = self._source, self._splits()
 
@@ -302,7 +304,7 @@ class FileBatchInput:
         warnings: dict[str, str] = {}
         for report, splits in zip(reports, tasks, strict=True):
             _check_rows(batch, splits, report["rows"])
-            unlike |= {name: tuple(one) for name, one in report["unlike"].items()}
+            unlike |= {name: tuple(problem) for name, problem in report["unlike"].items()}
             warnings |= report["warnings"]
         links = [split.source for splits in tasks for split in splits if split.reason == OUTSIDE]
         if links:
@@ -311,10 +313,6 @@ class FileBatchInput:
                 f"dead letter ({links[0]})"
             )
         return Outcome.of(reports, unlike=unlike, warnings=warnings)
-
-
-def _splits_digest(tasks: list[list[Split]]) -> str:
-    return hashlib.sha256(repr(tasks).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def bound_by(binding: Binding) -> Bound:
@@ -334,21 +332,24 @@ def _entry(file: Location) -> Entry | None:
 def read_before(output: Location) -> list[str]:
     """Return the names of all files that committed batches have read."""
     merged = output / "_inputs"
-    newest = max((int(one.stem) for one in merged.files() if one.stem.isdigit()), default=-1)
+    newest = max(_numbered(merged), default=-1)
     names: list[str] = []
     if newest >= 0:
         names = json.loads((merged / f"{newest}.json").read())
-    commits = [one for one in (output / "_commits").files() if one.stem.isdigit() and int(one.stem) > newest]
+    commits = {batch: file for batch, file in _numbered(output / "_commits").items() if batch > newest}
     with ThreadPoolExecutor(_THREADS) as threads:
-        for content in threads.map(lambda one: one.read_json() or {}, commits):
+        for content in threads.map(lambda file: file.read_json() or {}, commits.values()):
             names += content.get("inputs", {}).get("sizes", {})
     if len(commits) > _MERGED_AFTER:
-        last = max(int(one.stem) for one in commits)
         merged.make_folder()
-        (merged / f"{last}.json").put(json.dumps(names).encode())
+        (merged / f"{max(commits)}.json").put(json.dumps(names).encode())
         if newest >= 0:
             (merged / f"{newest}.json").delete()
     return names
+
+
+def _numbered(folder: Location) -> dict[int, Location]:
+    return {int(file.stem): file for file in folder.files() if file.stem.isdigit()}
 
 
 def check_folder(folder: Where) -> None:
@@ -373,3 +374,76 @@ def _check_rows(batch: int, splits: list[Split], rows: list[int]) -> None:
 def inputs_digest(sources: Iterable[str]) -> str:
     """Return the SHA-256 of the names of a batch's files, which a repeat of the batch must have, too."""
     return hashlib.sha256("\0".join(sorted(sources)).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def route_splits(
+    tasks: Sequence[Sequence[Split]], bound: Bound, settings: TaskSettings, task: int
+) -> dict[str, Any]:
+    """Route the splits of files of the task of this number; return the report of `run` and `SplitReader`."""
+    return run(partial(SplitReader, tasks[task], bound), settings, task)
+
+
+class SplitReader:
+    """Reader of splits of files. Reports the ``rows`` of each split, the findings of `ReadTypes.unlike`, and
+    ``warnings`` of columns that are missing or compared with constants of another type. ``bound`` has the
+    columns of identifiers in Parquet.
+    """
+
+    def __init__(
+        self, splits: Sequence[Split], bound: Bound, snapshot: Snapshot, settings: TaskSettings, full: bool
+    ) -> None:
+        self._splits = splits
+        self._bound = bound
+        self._snapshot = snapshot
+        self._names = settings.names(snapshot)
+        self._max_message_bytes = settings.max_message_bytes
+        self._full = full
+        self._types = ReadTypes(snapshot)
+        self._rows: list[int] = []
+        self._unlike: dict[str, tuple[str, bool]] = {}
+        self._warnings: dict[str, str] = {}
+
+    def parts(self) -> Iterator[InputPart]:
+        """Yield the rows of the splits."""
+        for number, split in enumerate(self._splits):
+            rows, place, checked = 0, SourcePartition(split.source), False
+            for part in read(split, self._names, self._max_message_bytes, self._full, self._bound):
+                rows += part.count
+                if not checked and split.kind == "parquet" and not isinstance(part, DeadLetterBatch):
+                    checked = True  # the columns are the same in the whole file
+                    origins = {name: source.column for name, source in self._bound.items()}
+                    self._unlike |= self._types.unlike(part.columns, self._snapshot.reads, origins)
+                    self._look_for_casts(split)
+                    self._look_for_missing(split, part.columns)
+                    types = dict(zip(part.columns.schema.names, part.columns.schema.types, strict=True))
+                    unlike = unlike_constants(self._snapshot.segments, types)
+                    self._warnings |= {sentence: sentence for sentence in unlike}
+                yield InputPart(number, place, part)
+            self._rows.append(rows)
+
+    def report(self) -> dict[str, Any]:
+        """Return the rows of each split, and the warnings about columns."""
+        return {"rows": self._rows, "unlike": self._unlike, "warnings": self._warnings}
+
+    def _look_for_casts(self, split: Split) -> None:
+        """Record the columns whose casts a Parquet file does not allow."""
+        if any(source.cast is not None for source in self._bound.values()):
+            with suppress(pa.ArrowException, OSError):  # the file is gone by now
+                sentences = not_cast(_schema_of(split), self._bound)
+                reads = self._snapshot.reads
+                self._unlike |= {name: (text, False) for name, text in sentences.items() if name in reads}
+
+    def _look_for_missing(self, split: Split, columns: pa.RecordBatch) -> None:
+        """Record the columns that selectors read and a Parquet file lacks, one warning per set of columns."""
+        existing = {name for name, _ in leaves(columns.schema)}.union(columns.schema.names)
+        missing = missing_columns(self._snapshot.reads, existing)
+        key = ", ".join(["missing", *missing])
+        if missing and key not in self._warnings:
+            with suppress(pa.ArrowException, OSError):  # the file is gone by now
+                present = [name for name, _ in leaves(_schema_of(split))]
+                self._warnings[key] = str(MissingColumnError(missing, present, split.source))
+
+
+def _schema_of(split: Split) -> pa.Schema:
+    with opened_by_arrow(split) as file:
+        return pq.read_schema(file)

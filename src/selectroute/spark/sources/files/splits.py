@@ -71,15 +71,15 @@ def plan(paths: Iterable[Path], folder: Path | None, file_format: str, tasks: in
     Every row of every file is in exactly one split. The same files give the same splits.
     """
     files = [_file(path, folder, file_format) for path in sorted(paths)]
-    target = max(_SMALLEST_SPLIT, sum(one.weight for one in files) // max(1, tasks * _SPLITS_A_TASK))
+    target = max(_SMALLEST_SPLIT, sum(file.weight for file in files) // max(1, tasks * _SPLITS_A_TASK))
     splits: list[Split] = []
-    for one in files:
-        if one.kind == "json" and one.stop > target:
-            splits += _cut_lines(one, target)
-        elif one.kind == "parquet":
-            splits += _cut_row_groups(one, target)
+    for file in files:
+        if file.kind == "json" and file.stop > target:
+            splits += _cut_lines(file, target)
+        elif file.kind == "parquet":
+            splits += _cut_row_groups(file, target)
         else:
-            splits.append(one)
+            splits.append(file)
     return _share_out(splits, tasks)
 
 
@@ -92,7 +92,7 @@ def plan_in(
     if folder.is_local:
         return plan([file.path for file, _ in files], folder.path, file_format, tasks)
     splits = []
-    for file, size in sorted(files, key=lambda one: one[0].key):
+    for file, size in sorted(files, key=lambda entry: entry[0].key):
         source, kind = file.relative_to(folder), kind_of(file.name, file_format)
         split = Split(str(file), source, kind, stop=size, weight=max(1, size))
         splits.append(split if kind else _of_unknown_format(split))
@@ -122,16 +122,12 @@ def opened_by_arrow(split: Split) -> Any:
     return pa.OSFile(os.fsencode(split.path), "rb") if file.is_local else pa.PythonFile(opened(split), "r")
 
 
-def source_name(path: Path, folder: Path | None) -> str:
-    """Return a file's name in deliveries: relative to the input folder, or the full path outside of it."""
-    return path.relative_to(folder).as_posix() if folder and path.is_relative_to(folder) else path.as_posix()
-
-
 def _file(path: Path, folder: Path | None, file_format: str) -> Split:
     """Return the whole file as one split."""
-    source = source_name(path, folder)
+    # The name in deliveries is relative to the input folder; outside of it, it is the full path.
+    source = path.relative_to(folder) if folder and path.is_relative_to(folder) else path
     kind = kind_of(path.name, file_format)
-    split = Split(str(path), source, kind, weight=1)
+    split = Split(str(path), source.as_posix(), kind, weight=1)
     try:
         if not kind:
             return _of_unknown_format(split)
@@ -140,8 +136,7 @@ def _file(path: Path, folder: Path | None, file_format: str) -> Split:
         size = path.stat().st_size
         if kind == "json":
             return replace(split, stop=size, weight=max(1, size))
-        with pa.OSFile(os.fsencode(path), "rb") as file:
-            metadata = pq.ParquetFile(file).metadata
+        metadata = _footer(path)
         return replace(
             split,
             rows=metadata.num_rows,
@@ -150,6 +145,11 @@ def _file(path: Path, folder: Path | None, file_format: str) -> Split:
         )
     except READ_ERRORS as error:
         return _unreadable(split, "unreadable-file", str(error))
+
+
+def _footer(path: str | Path) -> Any:
+    with pa.OSFile(os.fsencode(path), "rb") as file:
+        return pq.read_metadata(file)
 
 
 def _of_unknown_format(split: Split) -> Split:
@@ -165,8 +165,7 @@ def _cut_row_groups(whole: Split, target: int) -> list[Split]:
     if whole.weight <= target or len(whole.row_groups) < 2:
         return [whole]
     try:
-        with pa.OSFile(os.fsencode(whole.path), "rb") as file:
-            metadata = pq.ParquetFile(file).metadata
+        metadata = _footer(whole.path)
     except READ_ERRORS as error:
         return [_unreadable(whole, "unreadable-file", str(error))]
     splits: list[Split] = []
@@ -176,9 +175,8 @@ def _cut_row_groups(whole: Split, target: int) -> list[Split]:
         groups.append(group)
         rows += metadata.row_group(group).num_rows
         # Compressed bytes, unlike the footer's total_byte_size.
-        weight += sum(
-            metadata.row_group(group).column(c).total_compressed_size for c in range(metadata.num_columns)
-        )
+        columns = map(metadata.row_group(group).column, range(metadata.num_columns))
+        weight += sum(column.total_compressed_size for column in columns)
         if weight >= target or group == whole.row_groups[-1]:
             splits.append(
                 replace(whole, first_row=row, rows=rows, row_groups=tuple(groups), weight=max(1, weight))

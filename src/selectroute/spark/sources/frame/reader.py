@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from selectroute.spark.job import CommitError
 from selectroute.spark.sources.files.reader import DeadLetterBatch, SourcePartition, checked_rows
-from selectroute.spark.task.task import Part, TaskSettings
+from selectroute.spark.task.task import InputPart, TaskSettings
 from selectroute.storage import Location
 
 Ints = npt.NDArray[np.int64]
@@ -57,8 +57,8 @@ class RowLayout:
     full: bool
 
     def source(self, text: str | None) -> str:
-        """Return the source of rows: ``text`` is that of their column. Without an offset, the rows of another
-        batch have another source.
+        """Return the source of rows: ``text`` is the value of their column. Without an offset, the rows of
+        another batch have another source.
         """
         own = self.name if text is None else text
         return own if OFFSET in self.more else f"{own}/batch={self.batch}"
@@ -98,10 +98,10 @@ class RowDigests:
         while True:
             known = self._path(number).read_json()
             block = rest.next() if known is None else rest.take(known["rows"])
-            found = _digest(block, column)
+            digest = _digest(block, column)
             if known is None:
-                known = self._write(number, found)
-            if found != {key: known[key] for key in found} or (block is None and not rest.is_empty()):
+                known = self._write(number, digest)
+            if digest != {key: known[key] for key in digest} or (block is None and not rest.is_empty()):
                 raise CommitError(
                     f"batch {self._batch} was put to queues or sent to Kafka in part, and its task "
                     f"{self._task} now has other rows, or in another order: the source or an operator of the "
@@ -134,11 +134,11 @@ class _Rows:
 
     def next(self) -> pa.RecordBatch | None:
         """Return the next batch; None at the end."""
-        found, self._rest = self._rest, None
-        return next(self._batches, None) if found is None else found
+        batch, self._rest = self._rest, None
+        return next(self._batches, None) if batch is None else batch
 
     def take(self, rows: int) -> pa.RecordBatch | None:
-        """Return so many of the next rows, or fewer at the end; None for none."""
+        """Return the next rows, fewer at the end; None for none."""
         parts: list[pa.RecordBatch] = []
         while rows and (part := self.next()) is not None:
             if part.num_rows > rows:
@@ -186,15 +186,15 @@ class RowReader:
         self._layout = layout
         self._task = task
         self._most = settings.max_message_bytes
-        # Rows keep their order where it counts what was put or sent.
+        # Rows keep their order if a task counts by it what it has put or sent.
         self._keeps_order = full
         self._batches = batches
         if settings.row_digests is not None:
             names = [*layout.names, *layout.more]
             digests = RowDigests(Location.of(settings.row_digests), layout.batch, task)
-            self._batches = digests.checked((one.rename_columns(names) for one in batches), HASH)
+            self._batches = digests.checked((batch.rename_columns(names) for batch in batches), HASH)
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[InputPart]:
         """Yield the rows."""
         first = 0
         for batch in self._batches:
@@ -205,7 +205,7 @@ class RowReader:
         """Return nothing: the driver knows the columns."""
         return {}
 
-    def _parts(self, batch: pa.RecordBatch, first: int) -> Iterator[Part]:
+    def _parts(self, batch: pa.RecordBatch, first: int) -> Iterator[InputPart]:
         layout = self._layout
         more = dict(zip(layout.more, batch.columns[len(layout.names) :], strict=True))
         columns = batch.columns[: len(layout.names)]
@@ -222,15 +222,15 @@ class RowReader:
             for part in checked_rows(
                 own, offsets[rows], layout.id_name, self._most, layout.full, numbers[rows]
             ):
-                yield Part(0, place, part)
+                yield InputPart(0, place, part)
 
-    def _without_position(self, letters: Any) -> Iterator[Part]:
+    def _without_position(self, letters: Any) -> Iterator[InputPart]:
         place = SourcePartition(self._layout.source(None), self._task)
         for text in letters.drop_null().to_pylist():
             message = "a column of the position is NULL"
             # Whole, because the row cannot be read again; but no longer than a message may be.
             raw = text.encode()[: self._most]
-            yield Part(0, place, DeadLetterBatch("read", _NO_POSITION, message, None, raw))
+            yield InputPart(0, place, DeadLetterBatch("read", _NO_POSITION, message, None, raw))
 
     def _places(self, more: dict[str, Any], rows: int) -> Iterator[tuple[SourcePartition, Ints]]:
         """Yield the rows of each source and partition."""

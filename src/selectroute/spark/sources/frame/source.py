@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.errors import AnalysisException
@@ -39,11 +38,11 @@ from selectroute.spark.columns.column_types import (
 from selectroute.spark.columns.frame_input import FrameInput
 from selectroute.spark.columns.snapshot_ref import open_once
 from selectroute.spark.destinations.destination import destinations
-from selectroute.spark.job import CommitError
+from selectroute.spark.job import Commit, CommitError
 from selectroute.spark.session import Runner
 from selectroute.spark.sources.checkpoint import batch_offsets, offsets_digest
 from selectroute.spark.sources.frame.reader import HASH, LETTER, PLACE, RowLayout, RowReader
-from selectroute.spark.sources.source import Attempts, Outcome, ReplayableInput
+from selectroute.spark.sources.source import Mask, Outcome, ReplayableInput, TaskAttempts
 from selectroute.spark.task.task import Reader, TaskSettings, run_once
 from selectroute.topics.filter import TOPIC
 
@@ -96,13 +95,11 @@ class FrameSource:
         """Return this batch as an input; without one, an input of no rows."""
         return FrameBatchInput(inputs[0] if inputs else None, self)
 
-    def reread(self, commits: Iterable[Mapping[str, Any]]) -> list[ReplayableInput]:
+    def reread(self, commits: Iterable[Commit]) -> list[ReplayableInput]:
         """Return that no batch can be read again."""
         return [ReplayableInput(commit["batch"], (), unknown=_GONE) for commit in commits]
 
-    def narrow(
-        self, inputs: Sequence[FrameBatch], letters: pa.Table
-    ) -> tuple[list[FrameBatch], npt.NDArray[np.bool_]]:
+    def narrow(self, inputs: Sequence[FrameBatch], letters: pa.Table) -> tuple[list[FrameBatch], Mask]:
         """Return nothing."""
         return [], np.zeros(len(letters), np.bool_)
 
@@ -151,7 +148,7 @@ class FrameBatchInput:
         """Return the input in the tasks of this plan."""
         return FrameBatchInput(self._batch, self._source, plan.get("tasks"))
 
-    def route(self, batch: int, settings: TaskSettings, attempts: Attempts) -> Outcome:
+    def route(self, batch: int, settings: TaskSettings, attempts: TaskAttempts) -> Outcome:
         """Route the rows, in tasks. Raises `CommitError`."""
         if self._batch is None:
             return Outcome.of([])
@@ -167,7 +164,7 @@ class FrameBatchInput:
 
 
 class _Selected(NamedTuple):
-    """Rows with the columns to send to the workers, and what is to be said of these."""
+    """Rows with the columns to send to the workers, and the warnings about these columns."""
 
     rows: DataFrame
     layout: RowLayout
@@ -188,19 +185,20 @@ def _selected(
     unlike = unlike_types(snapshot, bound)
     wrong = {name for name, (_, is_binary) in unlike.items() if not is_binary}
     chosen = {
-        one.identifier: unlike_values(one.read(schema, columns))
-        if one.identifier in wrong
-        else one.read(schema, columns)
-        for one in bound
+        column.identifier: unlike_values(column.read(schema, columns))
+        if column.identifier in wrong
+        else column.read(schema, columns)
+        for column in bound
     }
     if INVALID_NAMES in snapshot.reads and INVALID_NAMES not in chosen:
         chosen[INVALID_NAMES] = invalid_names(schema, columns, binding)
     ids = bind(schema, _IDS, binding)[:1]
-    others = _all_identifiers(input, schema) if is_full else []
-    for one in (*ids, *bind(schema, others, binding)):
-        if one.identifier not in chosen:
-            values = one.read(schema, columns)
-            chosen[one.identifier] = values if can_be_property(one.type) else unlike_values(values)
+    parts = by_identifier(schema, binding) if is_full else ()
+    others = [name for name in parts if not name.startswith("@") or name in (TOPIC, BODY)]
+    for other in (*ids, *bind(schema, others, binding)):
+        if other.identifier not in chosen:
+            values = other.read(schema, columns)
+            chosen[other.identifier] = values if can_be_property(other.type) else unlike_values(values)
     if not chosen:
         chosen["@none"] = F.lit(False)
     more = _more(input, exact, schema, columns)
@@ -221,7 +219,7 @@ def _selected(
 
 
 def _spread(rows: DataFrame, tasks: int, first: int, more: Sequence[str]) -> DataFrame:
-    """Return the rows in so many partitions, by their positions, and sorted by these.
+    """Return the rows partitioned and sorted by their positions.
 
     A source may plan its partitions in another order after a restart, and rows that come through a shuffle
     are in another order each time. Rows of one source and partition stay together, in their order.
@@ -234,21 +232,16 @@ def _spread(rows: DataFrame, tasks: int, first: int, more: Sequence[str]) -> Dat
     return rows.repartition(tasks, *(keys[:-1] or keys)).sortWithinPartitions(*keys, columns[HASH])
 
 
-def _all_identifiers(input: FrameInput, schema: StructType) -> list[str]:
-    """Return the identifiers of all columns that are a part of the message."""
-    found = by_identifier(schema, input.binding)
-    return [name for name in found if not name.startswith("@") or name in (TOPIC, BODY)]
-
-
 def _more(
     input: FrameInput, exact: DataFrame, schema: StructType, columns: Sequence[Column]
 ) -> dict[str, Column]:
     """Return the additional columns: the position, and the row as JSON where a part of it is NULL."""
     types = dict(zip(PLACE, ("string", "int", "bigint"), strict=True))
-    more = {part: one.read(schema, columns).cast(types[part]) for part, one in input.places(schema).items()}
+    places = input.places(schema).items()
+    more = {part: column.read(schema, columns).cast(types[part]) for part, column in places}
     if more:
         whole = F.to_json(
-            F.struct(*(one.alias(name) for one, name in zip(columns, schema.names, strict=True)))
+            F.struct(*(column.alias(name) for column, name in zip(columns, schema.names, strict=True)))
         )
         try:
             exact.select(whole.alias("whole"))
@@ -298,10 +291,7 @@ def _runner(
 
 
 def _task(
-    layout: RowLayout,
-    settings: TaskSettings,
-    held: Mapping[int, Mapping[str, str]],
-    numbers: Collection[int],
+    layout: RowLayout, settings: TaskSettings, held: Mapping[int, Mapping[str, str]], numbers: Collection[int]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that routes a partition, if its task is one of these numbers."""
 

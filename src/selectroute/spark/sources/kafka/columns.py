@@ -104,10 +104,7 @@ class Headers:
         return np.asarray(pc.is_valid(self._last(places)))
 
     def break_rules(
-        self,
-        is_property: Callable[[str], bool],
-        more: Mapping[str, Mask],
-        name_length: int = MAX_NAME_LENGTH,
+        self, is_property: Callable[[str], bool], more: Mapping[str, Mask], name_length: int = MAX_NAME_LENGTH
     ) -> Mask:
         """Return which records have property names that break a rule of seed 003, bool[records].
 
@@ -147,10 +144,8 @@ class Headers:
         return broken
 
 
-@lru_cache(maxsize=256)
-def _breaches(names: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """Return the breaches among these names, cached because batches of an application have the same names."""
-    return breaches(names)
+_breaches = lru_cache(maxsize=256)(breaches)
+"""`breaches`, cached because batches of an application have the same names."""
 
 
 def lengths(array: Any) -> Any:
@@ -173,9 +168,9 @@ _FEW: Final = 64
 
 def column_of_texts(texts: Any, type_: str, name: str) -> Column:
     """Convert a binary array of header values to the column of the identifier ``name``. O(rows)."""
-    found = None if type_ == "bytes" else _at_once(texts, type_, name)
-    if found is not None:
-        return found, {}
+    column = None if type_ == "bytes" else _at_once(texts, type_, name)
+    if column is not None:
+        return column, {}
     return _one_by_one(texts.to_pylist(), lambda text: value_of(text, type_, name), type_, name)
 
 
@@ -226,12 +221,12 @@ def _data(strings: Any) -> bytes:
     return b"" if buffer is None else buffer.to_pybytes()
 
 
-def _one_by_one(given: Iterable[Any], value: Callable[[Any], Value | None], type_: str, name: str) -> Column:
+def _one_by_one(plain: Iterable[Any], value: Callable[[Any], Value | None], type_: str, name: str) -> Column:
     values: list[Value | None] = []
     errors: dict[int, TextError] = {}
-    for row, one in enumerate(given):
+    for row, item in enumerate(plain):
         try:
-            values.append(None if one is None else value(one))
+            values.append(None if item is None else value(item))
         except TextError as error:
             values.append(None)
             errors[row] = error
@@ -239,5 +234,4 @@ def _one_by_one(given: Iterable[Any], value: Callable[[Any], Value | None], type
         if name in _IDS:
             return pa.array(values, pa.binary(24)), errors
         return mixed_array(values), errors  # for dialects without byte strings, too
-    plain = [getattr(one, "value", one) for one in values]
-    return pa.array(plain, ARROW_TYPES[type_]), errors
+    return pa.array([getattr(item, "value", item) for item in values], ARROW_TYPES[type_]), errors

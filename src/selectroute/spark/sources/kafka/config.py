@@ -70,11 +70,11 @@ class KafkaCluster:
         for name in self.options:
             if not name.startswith(SETTING):
                 raise SourceError(f"the setting {name!r} is not allowed here: write kafka.NAME")
-        given = {name.removeprefix(SETTING): value for name, value in self.options.items()}
+        settings = {name.removeprefix(SETTING): value for name, value in self.options.items()}
         try:
-            object.__setattr__(self, "settings", client_settings(given))
+            object.__setattr__(self, "settings", client_settings(settings))
         except SettingError as error:
-            value = given.get(error.setting)
+            value = settings.get(error.setting)
             place = f"{value.file}:{value.line}: " if isinstance(value, Setting) else ""
             raise SourceError(f"{place}{error}") from error
         secrets = {SETTING + name for name in SECRETS}
@@ -154,29 +154,29 @@ class KafkaInput:
         return PREFIX + (",".join(sorted(self.topics)) or f"/{self.pattern}/")
 
     def matching(self, topics: Iterable[str]) -> set[str]:
-        """Return those of these topics that are of this input."""
+        """Return the topics that match this input."""
         if self.pattern is None:
             return set(topics) & set(self.topics)
         return {topic for topic in topics if re.fullmatch(self.pattern, topic)}
 
 
-def _starting_offsets(given: str | StartingOffsets) -> StartingOffsets:
+def _starting_offsets(starting: str | StartingOffsets) -> StartingOffsets:
     """Return the offset of each partition. Raises SourceError."""
     try:
-        offsets: Any = json.loads(given) if isinstance(given, str) else given
+        offsets: Any = json.loads(starting) if isinstance(starting, str) else starting
         # The offsets of a checkpoint also say what the topics are.
         data = {topic: of_topic for topic, of_topic in offsets.items() if topic != "@"}
-        found = {
+        parsed = {
             topic: {str(int(number)): int(offset) for number, offset in of_topic.items()}
             for topic, of_topic in data.items()
         }
-        if found and all(float(at) == at >= -2 for of_topic in data.values() for at in of_topic.values()):
-            return found
+        if parsed and all(float(at) == at >= -2 for of_topic in data.values() for at in of_topic.values()):
+            return parsed
     except (ValueError, TypeError, AttributeError):
         pass
     raise SourceError(
         'the starting offsets must be earliest, latest, or {"topic": {"0": 23}} for each partition, '
-        f"not {str(given)[:40]!r}"
+        f"not {str(starting)[:40]!r}"
     )
 
 
@@ -248,9 +248,9 @@ def kafka_binding(
         KafkaBindingError: an entry or the file is not valid; the text names which.
         SourceError: the file can't be read.
     """
-    given = KafkaBinding.of(texts, separator)
+    entries = KafkaBinding.of(texts, separator)
     if file is None:
-        return given
+        return entries
     text = _text(file)
     try:
         data: Any = json.loads(text) if file.endswith(".json") else tomllib.loads(text)
@@ -259,7 +259,7 @@ def kafka_binding(
         own = KafkaBinding.from_dict(data)
     except (ValueError, RecursionError, KafkaBindingError) as error:
         raise KafkaBindingError(f"{file}: {error}") from error
-    return KafkaBinding({**own.bound, **given.bound}, separator or own.separator)
+    return KafkaBinding({**own.bound, **entries.bound}, separator or own.separator)
 
 
 def _text(file: str) -> str:

@@ -18,7 +18,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from selectroute.durable import disk
 from selectroute.kafka.record import Range
@@ -27,7 +27,10 @@ from selectroute.spark.sources.checkpoint import SourceError, log_lines
 if TYPE_CHECKING:  # needs the extra `kafka`
     from selectroute.kafka.cluster import Wire
 
-Offsets = Mapping[str, Mapping[str, Any]]
+Positions: TypeAlias = Mapping[str, Mapping[str, int]]
+"""The next offset of each partition of each topic."""
+
+Offsets: TypeAlias = Mapping[str, Mapping[str, Any]]
 """An offset of Spark's log."""
 
 IDENTITIES: Final = "@"
@@ -48,6 +51,11 @@ class Identity:
         """Return the identity as JSON, without what is empty."""
         return {name: value for name, value in asdict(self).items() if value}
 
+    def range(self, topic: str, partition: str, start: int, end: int) -> Range:
+        """Return a range of a partition of the topic."""
+        epoch, skipped = self.epochs.get(partition, -1), self.skipped.get(partition, 0)
+        return Range(topic, int(partition), start, end, self.id, epoch, self.history, skipped)
+
 
 def positions_of(offsets: Offsets) -> dict[str, dict[str, int]]:
     """Return the next offset of each partition of each topic."""
@@ -59,11 +67,9 @@ def identity_of(offsets: Offsets, topic: str) -> Identity:
     return Identity(**offsets.get(IDENTITIES, {}).get(topic, {}))
 
 
-def offsets_with(
-    positions: Mapping[str, Mapping[str, int]], identities: Mapping[str, Identity]
-) -> dict[str, Any]:
+def offsets_with(positions: Positions, identities: Mapping[str, Identity]) -> dict[str, Any]:
     """Return the offset with these positions."""
-    known = {topic: one.to_json() for topic, one in sorted(identities.items())}
+    known = {topic: identity.to_json() for topic, identity in sorted(identities.items())}
     return {**{topic: dict(of_topic) for topic, of_topic in positions.items()}, IDENTITIES: known}
 
 
@@ -82,22 +88,18 @@ def batch_ranges(checkpoint: Path, batch: int) -> list[Range]:
 
 def ranges_between(starts: Offsets, ends: Offsets) -> list[Range]:
     """Return the ranges between two offsets, see `batch_ranges`."""
-    found = []
+    ranges = []
     for topic, partitions in positions_of(ends).items():
         identity, before = identity_of(ends, topic), starts.get(topic, {})
         for partition, end in partitions.items():
             start = identity.begin.get(partition, before.get(partition, 0))
-            skipped = identity.skipped.get(partition, 0)
-            epoch = identity.epochs.get(partition, -1)
-            one = Range(topic, int(partition), start, end, identity.id, epoch, identity.history, skipped)
-            if one.end > one.start or skipped:
-                found.append(one)
-    return sorted(found)
+            ranges.append(identity.range(topic, partition, start, end))
+    return sorted(span for span in ranges if span.end > span.start or span.skipped)
 
 
 def ranges_digest(ranges: Iterable[Range]) -> str:
     """Return the SHA-256 of a batch's ranges, which a repeat of the batch must have, too."""
-    named = (f"{one} {one.id}" for one in sorted(ranges))
+    named = (f"{range_} {range_.id}" for range_ in sorted(ranges))
     return hashlib.sha256("\0".join(named).encode()).hexdigest()
 
 
@@ -108,32 +110,27 @@ def ranges_record(ranges: Iterable[Range]) -> dict[str, Any]:
     start: dict[str, dict[str, int]] = {}
     end: dict[str, dict[str, int]] = {}
     topics: dict[str, dict[str, Any]] = {}
-    for one in sorted(ranges):
-        partition = str(one.partition)
-        start.setdefault(one.topic, {}).setdefault(partition, one.start)
-        end.setdefault(one.topic, {})[partition] = one.end
-        of_topic = topics.setdefault(one.topic, {"id": one.id, "history": one.history, "epochs": {}})
-        of_topic["epochs"][partition] = one.epoch
-        if one.skipped:
-            of_topic.setdefault("skipped", {})[partition] = one.skipped
+    for range_ in sorted(ranges):
+        partition = str(range_.partition)
+        start.setdefault(range_.topic, {}).setdefault(partition, range_.start)
+        end.setdefault(range_.topic, {})[partition] = range_.end
+        of_topic = topics.setdefault(range_.topic, {"id": range_.id, "history": range_.history, "epochs": {}})
+        of_topic["epochs"][partition] = range_.epoch
+        if range_.skipped:
+            of_topic.setdefault("skipped", {})[partition] = range_.skipped
     return {"start": start, "end": end, "topics": topics}
 
 
 def ranges_of(record: Mapping[str, Any]) -> list[Range]:
     """Return the ranges in the record of a commit; none of a commit whose inputs are not Kafka's records."""
-    found = []
-    for topic, partitions in record.get("start", {}).items():
-        identity = Identity(**record["topics"][topic])
-        for partition, start in partitions.items():
-            end, epoch = record["end"][topic][partition], identity.epochs[partition]
-            skipped = identity.skipped.get(partition, 0)
-            found.append(
-                Range(topic, int(partition), start, end, identity.id, epoch, identity.history, skipped)
-            )
-    return found
+    return [
+        Identity(**record["topics"][topic]).range(topic, partition, start, record["end"][topic][partition])
+        for topic, partitions in record.get("start", {}).items()
+        for partition, start in partitions.items()
+    ]
 
 
-class Change(NamedTuple):
+class TopicChange(NamedTuple):
     """Change of a topic that was read: the ``sentence`` about it, and the offsets from which on partitions
     have lost records; none if it is another topic.
     """
@@ -149,7 +146,7 @@ def changed(
     was: Identity,
     ends: Mapping[str, int],
     checked: set[Range],
-) -> Change | None:
+) -> TopicChange | None:
     """Return how a topic has changed since it was read up to these positions; None if it is the same.
 
     Args:
@@ -167,7 +164,7 @@ def changed(
     now = wire.ids.get(topic, "")
     if was.id and now and was.id != now:
         shown = ", ".join(f"{number}: {offset}" for number, offset in positions.items())
-        return Change(
+        return TopicChange(
             f"the topic {topic} was created again (its id was {was.id}, and is {now}) after the job had read "
             f"it up to these offsets: {shown}",
             {},
@@ -178,14 +175,16 @@ def changed(
         if (epoch := was.epochs.get(number, -1)) >= 0
     }
     unsure = {
-        one for one in read - checked if one.start != one.epoch or ends.get(str(one.partition), -1) < one.end
+        range_
+        for range_ in read - checked
+        if range_.start != range_.epoch or ends.get(str(range_.partition), -1) < range_.end
     }
-    begin = {str(one.partition): offset for one, offset in lost_from(wire, unsure).items()}
+    begin = {str(range_.partition): offset for range_, offset in lost_from(wire, unsure).items()}
     if not begin:
         checked |= unsure
         return None
     number, offset = next(iter(begin.items()))
-    return Change(
+    return TopicChange(
         f"{topic}/{number} lost its records from offset {offset} on, and the job has read up to "
         f"{positions[number]}: a replica without them became its leader (unclean.leader.election.enable), or "
         "the cluster was restored from an older copy",
@@ -216,12 +215,12 @@ def _first(checkpoint: Path) -> Path:
 
 def _logged(path: Path) -> Offsets:
     try:
-        found = json.loads(log_lines(path)[-1])
-        positions = positions_of(found)
+        offsets = json.loads(log_lines(path)[-1])
+        positions = positions_of(offsets)
         if all(isinstance(n, int) for partitions in positions.values() for n in partitions.values()):
-            for topic in found.get(IDENTITIES, {}):
-                identity_of(found, topic)
-            return found  # type: ignore[no-any-return]
+            for topic in offsets.get(IDENTITIES, {}):
+                identity_of(offsets, topic)
+            return offsets  # type: ignore[no-any-return]
     except (ValueError, AttributeError, TypeError):
         pass
     raise SourceError(f"{path} is damaged, or not in the format of this release of Spark")

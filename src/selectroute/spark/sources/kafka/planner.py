@@ -1,22 +1,19 @@
-"""Source of Spark's stream that plans batches by offsets, and leaves the reading to the tasks of a batch.
+"""Planner of a stream of Kafka records: the offsets of each batch. The tasks of a batch read the records.
 
 Spark asks it, in a process of its own, up to which offsets the next batch goes, and writes them to its
-checkpoint, ``offsets/<batch>``; that plan is all that a batch takes of the stream. Its form is in
-``offsets.py``.
+checkpoint, ``offsets/<batch>``, in the form of ``offsets.py``.
 
-Before it plans on, it checks that each topic is the one that was read: by its id, and where a partition has
-another leader than before, by the end of the epoch that was read last. What it is to do with one that is not
-is `KafkaCluster.recreated`.
+Before each plan it checks that each topic is still the topic that was read: by its id, and where a partition
+has a new leader, by the end of the epoch that was read last. `KafkaCluster.recreated` says what happens
+otherwise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
-from pyspark.sql.datasource import DataSource
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from selectroute.kafka.cluster import EARLIEST, LATEST, Partition, Wire
@@ -32,34 +29,21 @@ from selectroute.spark.sources.kafka.config import READ_RECREATED, KafkaInput, S
 from selectroute.spark.sources.kafka.offsets import (
     Identity,
     Offsets,
+    Positions,
     changed,
     identity_of,
     offsets_with,
     positions_of,
 )
-from selectroute.spark.sources.planner import PATIENCE_SECONDS, Planner, planning_source
+from selectroute.spark.sources.planner import PATIENCE_SECONDS, Planner
 
 NAME: Final = "selectroute-kafka"
-_SCHEMA: Final = "offset long"
 
 _PAUSE_SECONDS: Final = 0.2
 _WAITED_FOR: Final = (BrokerUnreachableError,)
 
-Positions: TypeAlias = Mapping[str, Mapping[str, int]]
-"""The next offset of each partition of each topic."""
-
 _SECONDS: Final = 5.0
 """How long a stream waits for the cluster before it looks again, and can be stopped in between."""
-
-
-def offsets_source(input: KafkaInput, first: Offsets) -> type[DataSource]:
-    """Return the source of a job's records, to be registered; it travels to Spark's processes by value.
-
-    Args:
-        input: the topics.
-        first: the start of the first batch, which Spark asks for in a new checkpoint.
-    """
-    return planning_source(NAME, _SCHEMA, partial(OffsetReader, input, first))
 
 
 class OffsetReader(Planner):
@@ -94,13 +78,13 @@ class OffsetReader(Planner):
         """
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         seconds = 0.0 if self._target is None else PATIENCE_SECONDS
-        found = self.asked(lambda: self._next(start, most), _WAITED_FOR, seconds, _PAUSE_SECONDS)
-        if found is None and self._target is not None:
+        end = self.asked(lambda: self._next(start, most), _WAITED_FOR, seconds, _PAUSE_SECONDS)
+        if end is None and self._target is not None:
             raise BrokerUnreachableError(str(self.outage))
-        return start if found is None else found
+        return start if end is None else end
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Take the present end of each partition as that of the stream."""
+        """Take the present end of each partition as the end of the stream."""
         self._target = self.asked(self._ends_now, _WAITED_FOR, PATIENCE_SECONDS, _PAUSE_SECONDS)
         if self._target is None:
             raise BrokerUnreachableError(f"Kafka at {self._input.cluster.servers} does not answer")
@@ -121,7 +105,8 @@ class OffsetReader(Planner):
         return self._opened
 
     def _ends_now(self) -> Positions:
-        self._ends = ends_of(self._wire(), self._input)
+        wire, is_committed = self._wire(), self._input.cluster.reads_committed
+        self._ends = _nested(wire.offsets(partitions_of(wire, self._input), LATEST, committed=is_committed))
         return self._ends
 
     def _next(self, start: Offsets, most: int | None) -> dict[str, Any]:
@@ -134,13 +119,8 @@ class OffsetReader(Planner):
             ends = self._ends_now()
         else:
             ends = self._target
-            wire.partitions(ends)  # what is known of them now, not when the stream began
+            wire.partitions(ends)  # refreshes the metadata since the stream began
         return next_offsets(wire, self._input, start, ends, most, self._checked)
-
-
-def ends_of(wire: Wire, input: KafkaInput) -> Positions:
-    """Return the next offset of each partition of an input's topics. Raises KafkaClientError."""
-    return _nested(wire.offsets(partitions_of(wire, input), LATEST, committed=input.cluster.reads_committed))
 
 
 def partitions_of(wire: Wire, input: KafkaInput) -> list[Partition]:
@@ -157,20 +137,20 @@ def first_of(wire: Wire, input: KafkaInput) -> dict[str, Any]:
         LostRecordsError: the input starts at an offset that Kafka does not have.
     """
     partitions = partitions_of(wire, input)
-    given = input.starting
-    if isinstance(given, Mapping):
-        found = _nested(_given_offsets(wire, partitions, given))
+    starting = input.starting
+    if isinstance(starting, Mapping):
+        first = _nested(_given_offsets(wire, partitions, starting))
     else:
-        at = EARLIEST if given == "earliest" else LATEST
-        found = _nested(wire.offsets(partitions, at, committed=input.cluster.reads_committed))
-    return offsets_with(found, {topic: _identity(wire, topic, of) for topic, of in found.items()})
+        at = EARLIEST if starting == "earliest" else LATEST
+        first = _nested(wire.offsets(partitions, at, committed=input.cluster.reads_committed))
+    return offsets_with(first, {topic: _identity(wire, topic, of) for topic, of in first.items()})
 
 
 def _given_offsets(
-    wire: Wire, partitions: Sequence[Partition], given: StartingOffsets
+    wire: Wire, partitions: Sequence[Partition], starting: StartingOffsets
 ) -> dict[Partition, int]:
     """Return the offsets that a user gave, with -2 and -1 replaced, and checked."""
-    wanted = {(topic, int(number)): int(at) for topic, of in given.items() for number, at in of.items()}
+    wanted = {(topic, int(number)): int(at) for topic, of in starting.items() for number, at in of.items()}
     if unknown := sorted(wanted.keys() - set(partitions)):
         raise KafkaClientError(
             f"the starting offsets name {unknown[0][0]}/{unknown[0][1]}, which is not a partition of the "
@@ -181,16 +161,16 @@ def _given_offsets(
             f"the starting offsets do not name {left_out[0][0]}/{left_out[0][1]}: give one for each partition"
         )
     first, after = wire.offsets(wanted, EARLIEST), wire.offsets(wanted, LATEST)
-    found = {}
+    offsets = {}
     for partition, offset in wanted.items():
         low, high = first[partition], after[partition]
-        found[partition] = low if offset == EARLIEST else high if offset == LATEST else offset
-        if not low <= found[partition] <= high:
+        offsets[partition] = low if offset == EARLIEST else high if offset == LATEST else offset
+        if not low <= offsets[partition] <= high:
             raise LostRecordsError(
                 f"{partition[0]}/{partition[1]} has offsets {low} to {high - 1}, and the job is to start at "
                 f"{offset}"
             )
-    return found
+    return offsets
 
 
 def next_offsets(
@@ -237,16 +217,18 @@ def next_offsets(
                     f"{topic}/{number} ends at offset {of_topic[number]}, but the job has read up to {at}: "
                     "the topic was created again, or lost records"
                 )
-        firsts = wire.offsets([(topic, int(one)) for one in new], EARLIEST) if new else {}
+        firsts = wire.offsets([(topic, int(number)) for number in new], EARLIEST) if new else {}
         skipped = {str(number): first for (_, number), first in firsts.items() if first}
         begin |= {
             str(number): first for (_, number), first in firsts.items() if first or history > was.history
         }
         starts[topic] = {number: begin.get(number, known.get(number, 0)) for number in of_topic}
         identities[topic] = replace(now, history=history, begin=begin, skipped=skipped)
-    found = limited(starts, ends, most)
-    is_new = any(one.history != identity_of(start, topic).history for topic, one in identities.items())
-    return offsets_with(found, identities) if is_new or found != before else dict(start)
+    end = limited(starts, ends, most)
+    is_new = any(
+        identity.history != identity_of(start, topic).history for topic, identity in identities.items()
+    )
+    return offsets_with(end, identities) if is_new or end != before else dict(start)
 
 
 _GONE: Final = (
@@ -255,7 +237,7 @@ _GONE: Final = (
 
 
 def limited(start: Positions, ends: Positions, most: int | None) -> dict[str, dict[str, int]]:
-    """Return the end of a batch of at most so many offsets; each partition has its share of what is waiting.
+    """Return the end of a batch of at most this number of offsets; each partition has its share.
 
     Where a partition has a share at all it is at least one offset, so a batch may have more by the number of
     partitions.
@@ -266,11 +248,11 @@ def limited(start: Positions, ends: Positions, most: int | None) -> dict[str, di
         for number, end in of_topic.items()
     }
     total = sum(waiting.values())
-    found: dict[str, dict[str, int]] = {topic: {} for topic in ends}
+    limits: dict[str, dict[str, int]] = {topic: {} for topic in ends}
     for (topic, number), count in waiting.items():
         share = count if most is None or total <= most else max(count * most // total, min(count, 1))
-        found[topic][number] = start[topic][number] + share
-    return found
+        limits[topic][number] = start[topic][number] + share
+    return limits
 
 
 def _identity(wire: Wire, topic: str, partitions: Iterable[str]) -> Identity:
@@ -279,7 +261,7 @@ def _identity(wire: Wire, topic: str, partitions: Iterable[str]) -> Identity:
 
 
 def _nested(offsets: Mapping[Partition, int]) -> dict[str, dict[str, int]]:
-    found: dict[str, dict[str, int]] = {}
+    nested: dict[str, dict[str, int]] = {}
     for (topic, number), offset in sorted(offsets.items()):
-        found.setdefault(topic, {})[str(number)] = offset
-    return found
+        nested.setdefault(topic, {})[str(number)] = offset
+    return nested

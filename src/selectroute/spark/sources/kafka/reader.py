@@ -1,8 +1,8 @@
 """Reader of Kafka records in a worker: Arrow batches to messages and dead letters.
 
-A batch of rows has the columns `COLUMNS`. The identifiers that selectors read become the columns of
-`Messages`, by the binding; `kafka/record.py` is the reference, one record at a time, and tests compare the
-two. Nothing else is converted: bodies are parsed only if selectors read one of their fields.
+A batch of rows has the columns `COLUMNS`. The identifiers that selectors read become the columns of a
+`MessageBatch`, by the binding; `kafka/record.py` is the reference, one record at a time, and tests compare
+the two. Nothing else is converted: bodies are parsed only if selectors read one of their fields.
 
 Every row is yielded once, in the `Records` of its partition: as a message or as a dead letter.
 """
@@ -31,7 +31,7 @@ from selectroute.match.columns.columns import bounded_topics
 from selectroute.match.columns.from_messages import ARROW_TYPES, BODY, is_mixed, with_unlike
 from selectroute.selector.message import MAX_PROPERTIES, TOO_LONG_TOPIC, Message, longest_name
 from selectroute.selector.names import INVALID_NAMES
-from selectroute.spark.sources.files.reader import DeadLetterBatch, Messages, id_text
+from selectroute.spark.sources.files.reader import DeadLetterBatch, InputBatch, MessageBatch, id_text
 from selectroute.spark.sources.kafka.columns import (
     Column,
     Headers,
@@ -74,7 +74,8 @@ class Unlike(NamedTuple):
 
     def sentence(self, name: str, bound: BoundProperty) -> str:
         """Return the warning, beginning with the part that is the same in every batch."""
-        source = f"{bound.source}, which is bound to {name!r} as {_article(bound.type)}"
+        article = "an" if bound.type == "int" else "a"
+        source = f"{bound.source}, which is bound to {name!r} as {article} {bound.type}"
         records = "record has" if self.records == 1 else "records have"
         return f"{source}: {self.records:,} {records} another value, the first because {self.problem}"
 
@@ -92,7 +93,7 @@ class Records:
     topic: str
     partition: int
     rows: pa.RecordBatch
-    parts: tuple[Messages | DeadLetterBatch, ...]
+    parts: tuple[InputBatch, ...]
 
     def of(self, offsets: Integers) -> pa.RecordBatch:
         """Return the rows with these ascending offsets. O(offsets log rows)."""
@@ -155,10 +156,10 @@ class KafkaReader:
         for start, stop in _partitions(batch, offsets):
             first, last = np.searchsorted(rows, (start, stop))
             length = int(last - first)
-            parts: list[Messages | DeadLetterBatch] = _dead(errors, offsets, start, stop) if errors else []
+            parts: list[InputBatch] = _dead(errors, offsets, start, stop) if errors else []
             if length:
                 own = offsets[rows[first:last]]
-                parts.append(Messages(columns.slice(first, length), own, ids.slice(first, length)))
+                parts.append(MessageBatch(columns.slice(first, length), own, ids.slice(first, length)))
             yield Records(
                 str(batch.column("topic")[start]),
                 batch.column("partition")[start].as_py(),
@@ -172,7 +173,7 @@ class KafkaReader:
         return rows, *self._columns(batch.take(pa.array(rows)) if errors else batch)
 
     def _from(self, *kinds: Kind) -> list[str]:
-        return [name for name, one in self._fields.items() if one.source.kind in kinds]
+        return [name for name, bound in self._fields.items() if bound.source.kind in kinds]
 
     def _unreadable(self, batch: pa.RecordBatch) -> Errors:
         """Return the errors of rows that are too large, or have too many headers."""
@@ -191,38 +192,38 @@ class KafkaReader:
 
     def _columns(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Any]:
         """Return the columns that selectors read, and the message ids."""
-        found: dict[str, Any] = {}
+        columns: dict[str, Any] = {}
         headers = Headers(batch.column("headers"))
         for position, texts in headers.find(self._headers):
             for name in self._of_header[position]:
-                found[name] = self._kept(name, column_of_texts(texts, self._fields[name].type, name))
+                columns[name] = self._kept(name, column_of_texts(texts, self._fields[name].type, name))
         for name in self._from("key"):
             column = column_of_texts(batch.column("key"), self._fields[name].type, name)
-            found[name] = self._kept(name, column)
+            columns[name] = self._kept(name, column)
         for name in self._from("timestamp", "topic", "partition", "offset"):
-            found[name] = self._of_record(batch, self._fields[name])
+            columns[name] = self._of_record(batch, self._fields[name])
         if self._in_body:
-            found |= self._of_bodies(batch.column("value"), headers)
-        ids = id_text(found[self._id]) if self._id in found else None
+            columns |= self._of_bodies(batch.column("value"), headers)
+        ids = id_text(columns[self._id]) if self._id in columns else None
         if INVALID_NAMES in self._names:
-            elsewhere = self._bound_elsewhere(batch, headers, found)
-            found[INVALID_NAMES] = pa.array(
+            elsewhere = self._bound_elsewhere(batch, headers, columns)
+            columns[INVALID_NAMES] = pa.array(
                 headers.break_rules(self._binding.is_property, elsewhere, longest_name(self._names))
             )
         if BODY in self._names:
-            found[BODY] = batch.column("value")
-        read = {name: column for name, column in found.items() if name in self._names}
+            columns[BODY] = batch.column("value")
+        read = {name: column for name, column in columns.items() if name in self._names}
         # A batch without columns would have no number of rows.
-        columns = pa.RecordBatch.from_pydict(read or {"@none": pa.nulls(batch.num_rows)})
-        return columns, pa.nulls(batch.num_rows, pa.string()) if ids is None else ids
+        selected = pa.RecordBatch.from_pydict(read or {"@none": pa.nulls(batch.num_rows)})
+        return selected, pa.nulls(batch.num_rows, pa.string()) if ids is None else ids
 
     def _kept(self, name: str, column: Column) -> Any:
         """Return the column; if selectors read it, invalid values are of an unlike type to them."""
         values, wrong = column
         if not wrong or name not in self._names:
             return values
-        found = Unlike(len(wrong), str(next(iter(wrong.values()))))
-        self.unlike[name] = self.unlike[name].plus(found) if name in self.unlike else found
+        unlike = Unlike(len(wrong), str(next(iter(wrong.values()))))
+        self.unlike[name] = self.unlike[name].plus(unlike) if name in self.unlike else unlike
         return values if name == TOPIC else with_unlike(values, list(wrong))
 
     def _of_record(self, batch: pa.RecordBatch, bound: BoundProperty) -> Any:
@@ -235,7 +236,7 @@ class KafkaReader:
 
     def _of_bodies(self, values: Any, headers: Headers) -> dict[str, Any]:
         names = self._in_body
-        found: list[list[Any]] = [[] for _ in names]
+        columns: list[list[Any]] = [[] for _ in names]
         own: dict[int, TextError] = {}
         ids = _schema_headers(headers) if self._has_schemas else [None] * len(values)
         nothing = [None] * len(names)
@@ -245,16 +246,16 @@ class KafkaReader:
                 body = self._bodies.values(value, id)
             except RecordError as error:
                 own[row] = TextError(error.reason, error.problem)
-            for column, one in zip(found, body, strict=True):
-                column.append(one)
+            for column, value_of_field in zip(columns, body, strict=True):
+                column.append(value_of_field)
         converted = {
             name: column_of_json(column, self._fields[name].type, name)
-            for name, column in zip(names, found, strict=True)
+            for name, column in zip(names, columns, strict=True)
         }
         return {name: self._kept(name, (column, own | wrong)) for name, (column, wrong) in converted.items()}
 
     def _bound_elsewhere(
-        self, batch: pa.RecordBatch, headers: Headers, found: dict[str, Any]
+        self, batch: pa.RecordBatch, headers: Headers, columns: dict[str, Any]
     ) -> dict[str, Mask]:
         """Return which rows have each property whose source is not the header of its name."""
         present: dict[str, Mask] = {}
@@ -267,7 +268,7 @@ class KafkaReader:
             elif kind != "body":
                 present[name] = np.asarray(pc.is_valid(batch.column(kind)))
             elif name in self._names:
-                present[name] = _present(found[name])
+                present[name] = _present(columns[name])
         return present
 
 
@@ -281,13 +282,9 @@ def _long_topics(columns: pa.RecordBatch) -> Integers:
 
 def _schema_headers(headers: Headers) -> list[bytes | None]:
     """Return the header with the schema id of each record."""
-    for _, found in headers.find(pa.array([HEADER])):
-        return list(found.to_pylist())
+    for _, ids in headers.find(pa.array([HEADER])):
+        return list(ids.to_pylist())
     return [None] * headers.records
-
-
-def _article(type_: str) -> str:
-    return f"{'an' if type_ == 'int' else 'a'} {type_}"
 
 
 def _present(column: Any) -> Mask:
@@ -305,7 +302,7 @@ def _partitions(batch: pa.RecordBatch, offsets: Integers) -> Iterator[tuple[int,
     return ((start, stop) for start, stop in pairwise(borders) if stop > start)
 
 
-def _dead(errors: Errors, offsets: Integers, start: int, stop: int) -> list[Messages | DeadLetterBatch]:
+def _dead(errors: Errors, offsets: Integers, start: int, stop: int) -> list[InputBatch]:
     """Return the dead letters of a range of rows, grouped by reason and error text."""
     alike: dict[tuple[str, str, str], list[int]] = {}
     for row in sorted(errors):
@@ -330,7 +327,7 @@ class FullRecords:
     def messages(self, rows: npt.NDArray[np.int64]) -> Iterator[Message | str]:
         """Yield the messages at these rows; for an invalid one, the error text."""
         for row in self.rows.take(pa.array(rows)).to_pylist():
-            headers = tuple((one["key"], one["value"]) for one in row.pop("headers") or ())
+            headers = tuple((header["key"], header["value"]) for header in row.pop("headers") or ())
             record = Record(**row, headers=headers)
             try:
                 yield message_of(record, self._binding, None, self._schemas)

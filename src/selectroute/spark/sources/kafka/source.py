@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
+from selectroute.index.snapshot import Snapshot
+from selectroute.kafka.binding import KafkaBinding
 from selectroute.kafka.record import Range
-from selectroute.kafka.schemas.registry import open_schemas
+from selectroute.kafka.schemas.bodies import Decisions
+from selectroute.kafka.schemas.registry import SchemaRegistry, open_schemas
 from selectroute.selector.message import Message
 from selectroute.selector.sentences import counted
-from selectroute.spark.job import CommitError
+from selectroute.spark.job import Commit, CommitError
 from selectroute.spark.session import Runner, Work
 from selectroute.spark.sources.checkpoint import SourceNotFoundError
-from selectroute.spark.sources.kafka.config import KafkaInput
+from selectroute.spark.sources.files.reader import RAW_BYTES, DeadLetterBatch, SourcePartition
+from selectroute.spark.sources.kafka.config import READ_RECREATED, KafkaInput
 from selectroute.spark.sources.kafka.offsets import (
     batch_ranges,
     first_offsets,
@@ -31,9 +35,12 @@ from selectroute.spark.sources.kafka.offsets import (
     ranges_record,
     write_first_offsets,
 )
-from selectroute.spark.sources.kafka.reader import FullRecords, Unlike, rows_of
-from selectroute.spark.sources.source import Attempts, Outcome, ReplayableInput
-from selectroute.spark.task.task import TaskSettings, route_ranges
+from selectroute.spark.sources.kafka.reader import FullRecords, KafkaReader, Records, Unlike, rows_of
+from selectroute.spark.sources.planner import planned_stream
+from selectroute.spark.sources.source import Mask, Outcome, ReplayableInput, TaskAttempts
+from selectroute.spark.tables.schemas import RAW
+from selectroute.spark.task.task import InputPart, TaskSettings, connected, run
+from selectroute.storage import Location
 
 _FEW_RECORDS = 2_000
 """Records for which a further task is worth its fixed cost."""
@@ -72,14 +79,14 @@ class KafkaSource:
 
     def stream(self, checkpoint: Path) -> DataFrame:
         """Return the stream that plans the batches. A new checkpoint gets the start of the first one."""
-        from selectroute.spark.sources.kafka.planner import NAME, first_of, offsets_source  # extra `kafka`
+        from selectroute.spark.sources.kafka.planner import NAME, OffsetReader, first_of  # extra `kafka`
 
         assert self._spark is not None, "a stream needs Spark"
         if not has_first_offsets(checkpoint):
             with self.input.cluster.wire() as wire:
                 write_first_offsets(checkpoint, first_of(wire, self.input))
-        self._spark.dataSource.register(offsets_source(self.input, first_offsets(checkpoint)))
-        return self._spark.readStream.format(NAME).load()
+        planner = partial(OffsetReader, self.input, first_offsets(checkpoint))
+        return planned_stream(self._spark, NAME, planner)
 
     def planned(self, checkpoint: Path, batch: int, frame: DataFrame | None = None) -> list[Range]:
         """Return the ranges of a batch from Spark's offset log."""
@@ -89,29 +96,29 @@ class KafkaSource:
         """Return these records as the input of a batch."""
         return KafkaBatchInput(inputs, self, again)
 
-    def reread(self, commits: Iterable[Mapping[str, Any]]) -> list[ReplayableInput]:
+    def reread(self, commits: Iterable[Commit]) -> list[ReplayableInput]:
         """Return the ranges of each batch that Kafka still has."""
         from selectroute.kafka.reading import kept  # needs the extra `kafka`
 
         of_batch = {commit["batch"]: ranges_of(commit["inputs"]) for commit in commits}
         with self.input.cluster.wire() as wire:
-            there = kept(wire, (one for ranges in of_batch.values() for one in ranges))
+            there = kept(wire, (range_ for ranges in of_batch.values() for range_ in ranges))
         return [_left(batch, ranges, there) for batch, ranges in of_batch.items()]
 
-    def narrow(self, inputs: Sequence[Range], letters: pa.Table) -> tuple[list[Range], npt.NDArray[np.bool_]]:
+    def narrow(self, inputs: Sequence[Range], letters: pa.Table) -> tuple[list[Range], Mask]:
         """Return the part of each range between its first and last letter, and which letters are in them."""
-        found, mask = [], np.zeros(len(letters), np.bool_)
+        narrowed, mask = [], np.zeros(len(letters), np.bool_)
         offsets = letters["offset"].to_numpy()
-        for one in inputs:
+        for range_ in inputs:
             own = pc.and_(
-                pc.equal(letters["source"], one.source), pc.equal(letters["partition"], one.partition)
+                pc.equal(letters["source"], range_.source), pc.equal(letters["partition"], range_.partition)
             )
-            inside = own.to_numpy() & (offsets >= one.start) & (offsets < one.end)
+            inside = own.to_numpy() & (offsets >= range_.start) & (offsets < range_.end)
             if inside.any():
                 mask |= inside
                 start, last = int(offsets[inside].min()), int(offsets[inside].max())
-                found.append(one._replace(start=start, end=last + 1, skipped=0))
-        return found, mask
+                narrowed.append(range_._replace(start=start, end=last + 1, skipped=0))
+        return narrowed, mask
 
     def weight(self, letters: pa.Table) -> int:
         """Return the number of offsets between the first and the last letter of each partition."""
@@ -130,13 +137,13 @@ class KafkaSource:
         newest = most._replace(start=max(most.start, most.end - count))
         input, binding = self.input, self.input.binding
         schemas = None if input.schemas is None else open_schemas(input.schemas)
-        found: list[Message] = []
+        messages: list[Message] = []
         with input.cluster.wire() as wire:
             for part in read(wire, [newest], committed=input.cluster.reads_committed, may_lack=True):
                 rows = rows_of(part)
                 full = FullRecords(rows, binding, schemas).messages(np.arange(len(rows)))
-                found += [one for one in full if isinstance(one, Message)]
-        return found
+                messages += [message for message in full if isinstance(message, Message)]
+        return messages
 
 
 class KafkaBatchInput:
@@ -158,8 +165,8 @@ class KafkaBatchInput:
 
     def plan(self, tasks: int) -> dict[str, Any]:
         """Return the ranges of each task."""
-        found = plan(self._ranges, tasks, self._source.input.min_partitions)
-        return {"ranges": [[list(one) for one in task] for task in found]}
+        planned = plan(self._ranges, tasks, self._source.input.min_partitions)
+        return {"ranges": [[list(range_) for range_ in task] for task in planned]}
 
     def follows(self, plan: Mapping[str, Any]) -> bool:
         """Return True: what Kafka no longer has is a gap."""
@@ -167,8 +174,8 @@ class KafkaBatchInput:
 
     def by(self, plan: Mapping[str, Any]) -> KafkaBatchInput:
         """Return the input in the tasks of this plan."""
-        tasks = [[Range(*one) for one in task] for task in plan["ranges"]]
-        ranges = [one for task in tasks for one in task]
+        tasks = [[Range(*fields) for fields in task] for task in plan["ranges"]]
+        ranges = [range_ for task in tasks for range_ in task]
         return KafkaBatchInput(ranges, self._source, self._again, tasks)
 
     def record(self) -> dict[str, Any]:
@@ -179,7 +186,7 @@ class KafkaBatchInput:
             **ranges_record(self._ranges),
         }
 
-    def route(self, batch: int, settings: TaskSettings, attempts: Attempts) -> Outcome:
+    def route(self, batch: int, settings: TaskSettings, attempts: TaskAttempts) -> Outcome:
         """Route the records, in tasks. Raises `CommitError`."""
         source, input, tasks = self._source, self._source.input, self._tasks
         if tasks is None:
@@ -190,18 +197,20 @@ class KafkaBatchInput:
 
         reports = attempts.complete(source.run, work_of, settings, len(tasks))
         came: Counter[tuple[str, int]] = Counter()
+        topics: Counter[str] = Counter()
         unlike: dict[str, Unlike] = {}
         for report in reports:
             for name, of_task in report["unlike"].items():
-                found = Unlike(*of_task)
-                unlike[name] = unlike[name].plus(found) if name in unlike else found
+                values = Unlike(*of_task)
+                unlike[name] = unlike[name].plus(values) if name in unlike else values
             for topic, partition, rows, first, last in report["came"]:
                 came[topic, partition] += rows
+                topics[topic] += rows
                 self._check(batch, topic, partition, first, last)
         gaps = {}
         spans: Counter[tuple[str, int]] = Counter()
-        for one in self._ranges:
-            spans[one.topic, one.partition] += one.end - one.start
+        for range_ in self._ranges:
+            spans[range_.topic, range_.partition] += range_.end - range_.start
         for (topic, partition), span in spans.items():
             missing = span - came[topic, partition]
             if missing < 0:
@@ -210,38 +219,33 @@ class KafkaBatchInput:
                 )
             if missing:
                 gaps[f"{topic}/{partition}"] = missing
-        topics: Counter[str] = Counter()
-        for (topic, _), rows in came.items():
-            topics[topic] += rows
-        binding = input.binding
-        sentences = {name: (one.sentence(name, binding.field(name)), False) for name, one in unlike.items()}
-        of_inputs = {"gaps": gaps} if gaps else {}
-        return Outcome.of(
-            reports, found=of_inputs, topics=topics, unlike=sentences, warnings=self._warnings()
-        )
+        field = input.binding.field
+        sentences = {name: (values.sentence(name, field(name)), False) for name, values in unlike.items()}
+        additions, warnings = {"gaps": gaps} if gaps else {}, self._warnings()
+        return Outcome.of(reports, additions=additions, topics=topics, unlike=sentences, warnings=warnings)
 
     def _warnings(self) -> dict[str, str]:
         """Return a sentence for each partition that begins late, and each topic that is another one."""
-        found = {
-            f"skipped {one.source}/{one.partition}": (
-                f"{one.source}/{one.partition}, which is new, begins at offset {one.start}: "
-                f"{counted(one.skipped, 'record')} before it had been dropped, and are not read"
+        warnings = {
+            f"skipped {range_.source}/{range_.partition}": (
+                f"{range_.source}/{range_.partition}, which is new, begins at offset {range_.start}: "
+                f"{counted(range_.skipped, 'record')} before it had been dropped, and are not read"
             )
-            for one in self._ranges
-            if one.skipped
+            for range_ in self._ranges
+            if range_.skipped
         }
-        return found | {
-            f"history {one.source}": (
-                f"the topic {one.topic} was created again, or lost records: what is read of it since then is "
-                f"{one.source} in the output"
+        return warnings | {
+            f"history {range_.source}": (
+                f"the topic {range_.topic} was created again, or lost records: what is read of it since "
+                f"then is {range_.source} in the output"
             )
-            for one in self._ranges
-            if one.history > 1
+            for range_ in self._ranges
+            if range_.history > 1
         }
 
     def _check(self, batch: int, topic: str, partition: int, first: int, last: int) -> None:
         """Check that these records are in the batch's ranges."""
-        own = [one for one in self._ranges if (one.topic, one.partition) == (topic, partition)]
+        own = [range_ for range_ in self._ranges if (range_.topic, range_.partition) == (topic, partition)]
         if not own or first < own[0].start or last >= own[-1].end:
             raise CommitError(
                 f"batch {batch}: records {first} to {last} of {topic}/{partition} belong to another batch"
@@ -259,7 +263,7 @@ def plan(ranges: Sequence[Range], most_tasks: int, least_tasks: int | None = Non
         most_tasks: the largest number of tasks, unless ``least_tasks`` is larger.
         least_tasks: the smallest number of tasks, as far as there are records.
     """
-    cut = [one for one in ranges if one.start < one.end]
+    cut = [range_ for range_ in ranges if range_.start < range_.end]
     while len(cut) < (least_tasks or 0):
         largest = max(cut, key=_size)
         if _size(largest) < 2:
@@ -271,26 +275,26 @@ def plan(ranges: Sequence[Range], most_tasks: int, least_tasks: int | None = Non
     count = max(min(len(cut), most_tasks, -(-total // _FEW_RECORDS)), min(len(cut), least_tasks or 0))
     tasks: list[list[Range]] = [[] for _ in range(count)]
     sizes = [0] * count
-    for one in sorted(cut, key=lambda one: (-_size(one), one)):
+    for range_ in sorted(cut, key=lambda range_: (-_size(range_), range_)):
         chosen = sizes.index(min(sizes))
-        tasks[chosen].append(one)
-        sizes[chosen] += _size(one)
+        tasks[chosen].append(range_)
+        sizes[chosen] += _size(range_)
     # A task reads each partition once; of several parts of a range they would be in one task.
     return [sorted(task) for task in tasks]
 
 
-def _size(one: Range) -> int:
-    return one.end - one.start
+def _size(range_: Range) -> int:
+    return range_.end - range_.start
 
 
 def _left(batch: int, ranges: Sequence[Range], kept: Mapping[Range, Range]) -> ReplayableInput:
     """Return the ranges of a batch that Kafka still has; ``kept`` has the part of each that is there."""
     left, gone = [], []
-    for one in (one for one in ranges if one.start < one.end):
-        there = kept[one]
+    for range_ in (range_ for range_ in ranges if range_.start < range_.end):
+        there = kept[range_]
         gone += [
-            one._replace(start=start, end=end)
-            for start, end in ((one.start, there.start), (there.end, one.end))
+            range_._replace(start=start, end=end)
+            for start, end in ((range_.start, there.start), (there.end, range_.end))
             if start < end
         ]
         if there.start < there.end:
@@ -300,5 +304,108 @@ def _left(batch: int, ranges: Sequence[Range], kept: Mapping[Range, Range]) -> R
         tuple(left),
         tuple(map(str, gone)),
         noun="no longer kept by Kafka",
-        sources=tuple(one.source for one in gone),
+        sources=tuple(range_.source for range_ in gone),
     )
+
+
+def route_ranges(
+    tasks: Sequence[Sequence[Range]], input: KafkaInput, may_lack: bool, settings: TaskSettings, task: int
+) -> dict[str, Any]:
+    """Route the records of the ranges of the task of this number; return the report of `run` and
+    `RecordReader`. With ``may_lack``, records that Kafka no longer has are left out.
+    """
+    return run(partial(_record_reader, tasks[task], input, may_lack, task), settings, task)
+
+
+def _record_reader(
+    ranges: Sequence[Range],
+    input: KafkaInput,
+    may_lack: bool,
+    task: int,
+    snapshot: Snapshot,
+    settings: TaskSettings,
+    full: bool,
+) -> RecordReader:
+    from selectroute.kafka.reading import read  # needs the extra `kafka`
+
+    # Partitions are read side by side, in no certain order; the progress of puts needs one.
+    groups = [[range_] for range_ in sorted(ranges)] if settings.queues is not None else [ranges]
+    wire, committed = connected(input.cluster), input.cluster.reads_committed
+    options = {"may_lack": may_lack, "may_change": may_lack or input.cluster.recreated == READ_RECREATED}
+    parts = (part for group in groups for part in read(wire, group, committed=committed, **options))
+    batches, registry = map(rows_of, parts), input.schemas
+    decisions = None
+    if registry is not None and registry.on_missing != "wait" and settings.schema_decisions is not None:
+        decisions = Decisions(Location.of(settings.schema_decisions), task)
+    return RecordReader(batches, input.binding, registry, snapshot, settings, full, ranges, decisions)
+
+
+class RecordReader:
+    """Reader of Kafka records. Reports columns that are ``unlike``, and under ``came`` the number of records,
+    the first and the last offset of each partition.
+
+    Raises `SchemaUnavailableError` for a schema that is not available, if the policy of its registry is to
+    wait.
+    """
+
+    def __init__(
+        self,
+        batches: Iterator[pa.RecordBatch],
+        binding: KafkaBinding,
+        registry: SchemaRegistry | None,
+        snapshot: Snapshot,
+        settings: TaskSettings,
+        full: bool,
+        ranges: Sequence[Range] = (),
+        decisions: Decisions | None = None,
+    ) -> None:
+        self._batches = batches
+        partitions = sorted({SourcePartition(range_.topic, range_.partition) for range_ in ranges})
+        self._numbers = {partition: number for number, partition in enumerate(partitions)}
+        self._sources = {range_.topic: range_.source for range_ in ranges}
+        self._schemas = None if registry is None else open_schemas(registry)
+        self._binding = binding
+        self._full = full
+        self._reader = KafkaReader(
+            settings.names(snapshot), binding, settings.max_message_bytes, self._schemas, decisions
+        )
+        self._came: dict[SourcePartition, tuple[int, int, int]] = {}
+
+    def parts(self) -> Iterator[InputPart]:
+        """Yield the records of the batches."""
+        for batch in self._batches:
+            for records in self._reader.read(batch):
+                place = SourcePartition(records.topic, records.partition)
+                self._came[place] = _added(self._came.get(place), records)
+                for part in records.parts:
+                    if self._full and not isinstance(part, DeadLetterBatch):
+                        full = FullRecords(records.of(part.rows), self._binding, self._schemas)
+                        part = replace(part, full=full)
+                    shown = place._replace(source=self._sources.get(records.topic, records.topic))
+                    yield InputPart(self._numbers.get(place, 0), shown, part, partial(originals, records))
+
+    def report(self) -> dict[str, Any]:
+        """Return the warnings about columns, and the ranges of the records read."""
+        came = [[*place, *rows] for place, rows in self._came.items()]
+        return {"unlike": self._reader.unlike, "came": came}
+
+
+def originals(records: Records, dead: DeadLetterBatch) -> pa.RecordBatch:
+    """Return the original records of dead letters, in the columns of `RAW`: without headers, and with the
+    beginning of value and key, if they are too large.
+    """
+    assert dead.rows is not None
+    rows = records.of(dead.rows)
+    value, key, headers = (rows.column(name) for name in ("value", "key", "headers"))
+    if dead.reason == "too-large":
+        value, key = (pc.binary_slice(column, 0, RAW_BYTES) for column in (value, key))
+        headers = pa.nulls(len(rows), RAW.field("headers").type)
+    return pa.RecordBatch.from_arrays([value, key, headers], names=["value", "key", "headers"])
+
+
+def _added(before: tuple[int, int, int] | None, records: Records) -> tuple[int, int, int]:
+    offsets = records.rows.column("offset").to_numpy(zero_copy_only=False)
+    rows, first, last = len(offsets), int(np.min(offsets)), int(np.max(offsets))
+    if before is None:
+        return rows, first, last
+    return before[0] + rows, min(before[1], first), max(before[2], last)

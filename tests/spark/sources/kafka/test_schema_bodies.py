@@ -30,8 +30,9 @@ from selectroute.spark.columns.snapshot_ref import SnapshotRef
 from selectroute.spark.job import Unrouted
 from selectroute.spark.sources.files.reader import DeadLetterBatch
 from selectroute.spark.sources.kafka.reader import FullRecords, KafkaReader
+from selectroute.spark.sources.kafka.source import RecordReader
 from selectroute.spark.tables.parquet_file import OutputFiles
-from selectroute.spark.task.task import RecordReader, TaskSettings, judge
+from selectroute.spark.task.task import TaskSettings, judge
 from tests.spark.kafka_rows import all_of, rows
 from tests.support.servers.schema_registry import GUID, RegistryServer
 from tests.unit.kafka.schemas.test_protobuf import Order

@@ -9,8 +9,8 @@ import pytest
 
 from selectroute.spark import start_fanout
 from selectroute.spark.audit.audit import audit
-from selectroute.spark.audit.status import status
 from selectroute.spark.batch.changed_inputs import ChangeWatch, changed_files
+from selectroute.spark.job_administration import status
 from selectroute.spark.sources.files.source import read_files
 from selectroute.storage import Location
 from tests.spark.replay.test_replay import begin

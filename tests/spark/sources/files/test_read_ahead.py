@@ -8,7 +8,7 @@ pytest.importorskip("pyspark")
 
 from selectroute.spark import Job
 from selectroute.spark.sources.files.lister import PlannedFile
-from selectroute.spark.sources.files.reader import Messages, read
+from selectroute.spark.sources.files.reader import MessageBatch, read
 from selectroute.spark.sources.files.source import FileSource
 from selectroute.storage import Location
 from tests.support.world import run_here
@@ -55,7 +55,7 @@ def test_a_task_reads_what_was_read_ahead_and_asks_the_storage_for_nothing(sourc
     parts = {split.source: [*read(split, ("a",), 1 << 20)] for split in splits}
     counts = {name: [part.count for part in found] for name, found in parts.items()}
     assert counts == {"0.jsonl": [3], "1.jsonl": [5]}
-    assert all(isinstance(part, Messages) for found in parts.values() for part in found)
+    assert all(isinstance(part, MessageBatch) for found in parts.values() for part in found)
 
 
 def test_a_large_batch_and_one_of_many_files_are_left_to_the_tasks(source, monkeypatch):

@@ -14,8 +14,8 @@ from selectroute.spark.columns import snapshot_ref
 from selectroute.spark.columns.snapshot_ref import SnapshotRef
 from selectroute.spark.job import JobError
 from selectroute.spark.session import arrow_runner_of, runner_of
-from selectroute.spark.stream import worker_warm_up
-from selectroute.spark.stream.worker_warm_up import ReadyWorkers
+from selectroute.spark.stream import upkeep
+from selectroute.spark.stream.upkeep import ReadyWorkers
 
 CORES = 2
 PATIENCE = 120
@@ -24,7 +24,7 @@ LOOK_SECONDS = 0.05
 
 @pytest.fixture(autouse=True)
 def _quick_looks(monkeypatch):
-    monkeypatch.setattr(worker_warm_up, "_LOOK_SECONDS", LOOK_SECONDS)
+    monkeypatch.setattr(upkeep, "_LOOK_SECONDS", LOOK_SECONDS)
 
 
 class Context:
@@ -72,7 +72,7 @@ def ends(workers):
 
 
 def test_as_many_tasks_as_run_at_once_are_given_at_the_start_and_again_while_no_batch_comes(monkeypatch):
-    monkeypatch.setattr(worker_warm_up, "_IDLE_SECONDS", 0.0)
+    monkeypatch.setattr(upkeep, "_IDLE_SECONDS", 0.0)
     source = Source()
     workers = started(source)
     assert source.given.acquire(timeout=PATIENCE)
@@ -93,7 +93,7 @@ def test_a_stream_that_has_batches_gives_no_task_besides():
 
 
 def test_executors_that_spark_takes_away_when_they_are_idle_are_not_kept(monkeypatch):
-    monkeypatch.setattr(worker_warm_up, "_IDLE_SECONDS", 0.0)
+    monkeypatch.setattr(upkeep, "_IDLE_SECONDS", 0.0)
     source = Source()
     workers = started(source, spark_dynamicAllocation_enabled="true")
     assert not source.given.acquire(timeout=10 * LOOK_SECONDS)
@@ -104,7 +104,7 @@ def test_executors_that_spark_takes_away_when_they_are_idle_are_not_kept(monkeyp
 
 @pytest.mark.parametrize("error", [JobError("no"), OSError("gone"), AttributeError("no context")])
 def test_what_fails_is_left_to_a_batch_and_tried_again(monkeypatch, error):
-    monkeypatch.setattr(worker_warm_up, "_IDLE_SECONDS", 0.0)
+    monkeypatch.setattr(upkeep, "_IDLE_SECONDS", 0.0)
     source = Source(error)
     workers = started(source)
     assert source.given.acquire(timeout=PATIENCE)
@@ -117,7 +117,7 @@ def seen_in_workers(run):
 
     def look(number):
         time.sleep(0.5)  # so that no worker takes two tasks
-        loaded = worker_warm_up._load_kernel.cache_info().currsize
+        loaded = upkeep._load_kernel.cache_info().currsize
         opened = [ref.revision for ref in snapshot_ref._opened]
         return {"process": os.getpid(), "kernel": loaded, "revisions": opened}
 
