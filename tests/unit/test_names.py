@@ -12,16 +12,15 @@ TREES = {path.relative_to(ROOT): ast.parse(path.read_text(encoding="utf-8")) for
 
 
 def bound(tree):
-    """Names that a module binds, with their lines."""
+    """Names that a module binds, with their lines, but for fields of answers: users know these."""
+    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    fields = {id(part.target) for node in classes for part in node.body if isinstance(part, ast.AnnAssign)}
     for node in ast.walk(tree):
         match node:
-            case (
-                ast.Name(id=name, ctx=ast.Store())
-                | ast.arg(arg=name)
-                | ast.Attribute(attr=name, ctx=ast.Store())
-            ):
-                yield name, node.lineno
-            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                if id(node) not in fields:
+                    yield name, node.lineno
+            case ast.arg(arg=name) | ast.FunctionDef(name=name) | ast.ClassDef(name=name):
                 yield name, node.lineno
 
 

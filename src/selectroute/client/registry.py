@@ -152,7 +152,7 @@ class RemoteRegistry:
 
     def get(self, id: str) -> Subscription:
         """Return a subscription. Raises `NotFoundError`."""
-        return self._one(self.ask("GET", path_of(id), id=id))
+        return self._subscription(self.ask("GET", path_of(id), id=id))
 
     def get_by_name(self, name: str) -> Subscription:
         """Return the subscription of a name. Raises `NotFoundError`."""
@@ -170,7 +170,7 @@ class RemoteRegistry:
         wait = min(wait_seconds, MAX_WAIT_SECONDS)
         params = {"wait": f"{wait:g}" if wait > 0 else None}
         answer = self.ask("GET", path_of(id), params=params, id=id, wait_seconds=wait)
-        return self._one(answer), self.read(_Effective, answer).effective_from
+        return self._subscription(answer), self.read(_Effective, answer).effective_from
 
     def list(
         self,
@@ -267,14 +267,14 @@ class RemoteRegistry:
     ) -> Subscription:
         """Register a subscription; see `Registry.register`. Only the key of `idempotency` is used."""
         if id is None:
-            return self._one(
+            return self._subscription(
                 self.ask("POST", PATH, body=spec.to_json(), headers=_key(idempotency), spec=spec)
             )
         check_id(id)  # an invalid id in the path would be answered as not found
         # A PUT without If-Match never replaces: for an existing subscription the service answers 428.
         answer = self._http.ask("PUT", path_of(id), body=spec.to_json())
         if answer.status != _PRECONDITION_REQUIRED:
-            return self._one(self._checked(answer, id=id, spec=spec))
+            return self._subscription(self._checked(answer, id=id, spec=spec))
         if answer.repeated and _is(subscription := self.get(id), spec):
             return subscription  # registered by the attempt whose response was lost
         raise IdTakenError(f"there is a subscription {id!r} already")
@@ -282,7 +282,7 @@ class RemoteRegistry:
     def replace(self, id: str, spec: SubscriptionSpec, *, expected: int | None = None) -> Subscription:
         """Replace a subscription's specification; see `Registry.replace`."""
         body, headers = spec.to_json(), _if_match(expected)
-        return self._one(self.ask("PUT", path_of(id), body=body, headers=headers, id=id, spec=spec))
+        return self._subscription(self.ask("PUT", path_of(id), body=body, headers=headers, id=id, spec=spec))
 
     def change(self, id: str, patch: Mapping[str, Any], *, expected: int | None = None) -> Subscription:
         """Change some fields by a JSON merge patch; see `Registry.change`."""
@@ -293,21 +293,23 @@ class RemoteRegistry:
             spec = self.get(id).spec
             text, dialect = patch.get("selector", spec.selector), patch.get("dialect", spec.dialect)
             spec = replace(spec, selector=str(text), dialect=str(dialect))
-        return self._one(self._checked(answer, id=id, spec=spec))
+        return self._subscription(self._checked(answer, id=id, spec=spec))
 
     def remove(self, id: str, *, expected: int | None = None) -> Subscription:
         """Remove a subscription; see `Registry.remove`."""
-        return self._one(self.ask("DELETE", path_of(id), headers=_if_match(expected), id=id))
+        return self._subscription(self.ask("DELETE", path_of(id), headers=_if_match(expected), id=id))
 
     def pause(self, id: str, *, expected: int | None = None) -> Subscription:
         """Pause a subscription; see `Registry.pause`."""
-        return self._one(self.ask("POST", f"{path_of(id)}:pause", headers=_if_match(expected), id=id))
+        return self._subscription(
+            self.ask("POST", f"{path_of(id)}:pause", headers=_if_match(expected), id=id)
+        )
 
     def resume(self, id: str, *, from_: From = "latest", expected: int | None = None) -> Resumed:
         """Resume a paused subscription; see `Registry.resume`."""
         body, headers = {"from": from_}, _if_match(expected)
         answer = self.ask("POST", f"{path_of(id)}:resume", body=body, headers=headers, id=id)
-        return Resumed(self._one(answer), self.read(_Missed, answer).backfill)
+        return Resumed(self._subscription(answer), self.read(_Missed, answer).backfill)
 
     def apply(self, operations: Iterable[Operation], *, idempotency: Idempotency | None = None) -> Applied:
         """Apply several changes as one revision; see `Registry.apply`."""
@@ -366,7 +368,7 @@ class RemoteRegistry:
             error.add_note("an earlier attempt lost its connection and may have taken effect")
         raise error
 
-    def _one(self, answer: Response) -> Subscription:
+    def _subscription(self, answer: Response) -> Subscription:
         return self.read(Subscription, answer)
 
     def read(self, kind: type[_T], answer: Response) -> _T:

@@ -84,17 +84,17 @@ class CountChangedError(SelectRouteError):
 
     Args:
         expected: the number that the caller has seen.
-        found: the number that match now.
+        actual: the number that match now.
     """
 
-    def __init__(self, expected: int, found: int) -> None:
-        super().__init__(expected, found)
+    def __init__(self, expected: int, actual: int) -> None:
+        super().__init__(expected, actual)
         self.expected = expected
-        self.found = found
+        self.actual = actual
 
     def __str__(self) -> str:
-        match = "message matches" if self.found == 1 else "messages match"
-        return f"{self.found:,} {match} now, not {self.expected:,}: count again"
+        match = "message matches" if self.actual == 1 else "messages match"
+        return f"{self.actual:,} {match} now, not {self.expected:,}: count again"
 
 
 class ScanLimitError(SelectRouteError):

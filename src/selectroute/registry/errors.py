@@ -29,11 +29,11 @@ class IdTakenError(RegistryError):
 class StaleRevisionError(RegistryError):
     """Subscription that changed since it was read: a change expected one revision and found another."""
 
-    def __init__(self, id: str, expected: int, found: int) -> None:
-        super().__init__(f"subscription {id!r} is at revision {found}, not {expected}: read it again")
+    def __init__(self, id: str, expected: int, actual: int) -> None:
+        super().__init__(f"subscription {id!r} is at revision {actual}, not {expected}: read it again")
         self.id = id
         self.expected = expected
-        self.found = found
+        self.actual = actual
 
 
 class IdempotencyConflictError(RegistryError):

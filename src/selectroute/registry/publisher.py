@@ -37,7 +37,7 @@ from selectroute.selector.dialect import EXTENDED
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.limits import UNLIMITED
 from selectroute.storage import Location
-from selectroute.storage.lease import OwnedError, Owner, owner_of
+from selectroute.storage.lease import FolderOwner, OwnedError, owner_of
 from selectroute.storage.location import Where
 
 MANY: Final = 50_000
@@ -206,7 +206,7 @@ class RegistryPublisher:
             self._collected = time.monotonic()
             collect(self.folder)
 
-    def _owned(self) -> Owner:
+    def _owned(self) -> FolderOwner:
         """Own the folder.
 
         A second publisher is noticed at the next revision, too: a manifest is never written twice.

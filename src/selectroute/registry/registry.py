@@ -319,12 +319,12 @@ class Registry:
         check_argument(id, str, "id", _ID)
         if not is_id(id):  # an invalid id may not even be encodable for the database
             raise NotFoundError(f"there is no subscription {id!r}")
-        return self._one(subscription.c.id == id, f"there is no subscription {id!r}")
+        return self._only(subscription.c.id == id, f"there is no subscription {id!r}")
 
     def get_by_name(self, name: str) -> Subscription:
         """Return the subscription of a name. Raises `NotFoundError`."""
         check_argument(name, str, "name", "the name of a subscription")
-        return self._one(subscription.c.name == name, f"there is no subscription of the name {name!r}")
+        return self._only(subscription.c.name == name, f"there is no subscription of the name {name!r}")
 
     def register(
         self,
@@ -783,7 +783,7 @@ class Registry:
         self._recent.add(transaction)
         self._note_newest(transaction.head.revision)
 
-    def _one(self, which: Any, missing: str) -> Subscription:
+    def _only(self, which: Any, missing: str) -> Subscription:
         with self._store.reading() as connection:
             row = connection.execute(subscriptions_with_state().where(which)).one_or_none()
             if row is None:

@@ -41,7 +41,7 @@ from selectroute.spark.sources.checkpoint import (
 )
 from selectroute.spark.working_copy import keep, restore, working_copy
 from selectroute.storage import Location
-from selectroute.storage.lease import LEASE, LOCK, LeaseLostError, OwnedError, Owner, owner_of
+from selectroute.storage.lease import LEASE, LOCK, FolderOwner, LeaseLostError, OwnedError, owner_of
 from selectroute.storage.location import Where
 from selectroute.storage.owned import begin
 
@@ -154,7 +154,7 @@ class OutputFolder:
     ) -> None:
         self.job = job
         self._record = job.output / "_job.json"
-        self._owners: list[Owner] = []
+        self._owners: list[FolderOwner] = []
         self._bound: str | None = None
         self._is_restored = False
         self._lost = lost

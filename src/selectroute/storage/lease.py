@@ -54,7 +54,7 @@ class OwnedError(SelectRouteError):
         self.holder = holder
 
 
-class Owner(Protocol):
+class FolderOwner(Protocol):
     """Ownership of a folder, until `close`."""
 
     def check(self) -> None:
@@ -65,7 +65,7 @@ class Owner(Protocol):
 
 
 class FolderLock(FileLock):
-    """Ownership of a folder of this machine by the lock of a file in it; see `Owner`. Raises `OwnedError`."""
+    """Ownership of a folder of this machine, a `FolderOwner`: the lock of a file in it. Raises `OwnedError`."""
 
     def __init__(self, path: Path) -> None:
         deadline = time.monotonic() + _LOOK_SECONDS
@@ -213,7 +213,7 @@ def owner_of(
     lease: str = LEASE,
     lost: Callable[[LeaseLostError], None] = lambda _: None,
     waiting: Callable[[str], bool] = lambda _: False,
-) -> Owner:
+) -> FolderOwner:
     """Own a folder that exists.
 
     Args:

@@ -122,7 +122,7 @@ def test_the_operation_and_the_line_at_fault_are_named(registry):
     with pytest.raises(OperationError, match="revision 1, not 7") as stale:
         registry.apply([Operation("add", "b", good), Operation("remove", "a", expected=7)])
     assert stale.value.index == 1 and isinstance(stale.value.cause, StaleRevisionError)
-    assert (stale.value.cause.expected, stale.value.cause.found) == (7, 1)
+    assert (stale.value.cause.expected, stale.value.cause.actual) == (7, 1)
     lines = [json.dumps({"id": f"s{number}", "selector": "a = 1"}) for number in range(3_000)]
     with pytest.raises(ImportLineError) as refused:
         registry.import_([*lines, '{"selector": "a == 1"}', *lines])

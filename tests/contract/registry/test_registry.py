@@ -115,7 +115,7 @@ def test_a_change_that_expects_another_revision_is_refused(registry):
     for call, given in calls.items():
         with pytest.raises(StaleRevisionError, match="is at revision 2, not 1") as caught:
             call("car", *given, expected=1)
-        assert (caught.value.expected, caught.value.found) == (1, 2)
+        assert (caught.value.expected, caught.value.actual) == (1, 2)
     assert registry.revision == 2
 
 

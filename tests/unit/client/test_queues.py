@@ -158,6 +158,6 @@ def test_a_purge_goes_on_where_the_service_stopped_and_a_changed_count_ends_it()
     )
     with pytest.raises(CountChangedError) as caught:
         over(refused(409, "count-changed", expected=9, found=8)).open("Q").purge(expected=9)
-    assert (caught.value.expected, caught.value.found) == (9, 8)
+    assert (caught.value.expected, caught.value.actual) == (9, 8)
     with pytest.raises(RegistryError, match="not a queue's"):
         over(lambda _: httpx.Response(200, json={"done": 4})).open("Q").purge()

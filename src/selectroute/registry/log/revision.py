@@ -111,7 +111,7 @@ class PendingRevision:
         """Register a subscription."""
         self.by.check_stored(spec)
         spec = self._checks.checked(spec)
-        if id is not None and self._found(check_id(id)) is not None:
+        if id is not None and self._stored(check_id(id)) is not None:
             raise IdTakenError(f"there is a subscription {id!r} already")
         subscription = self._made(new_id() if id is None else id, spec, SubscriptionStatus.ACTIVE, self.now)
         if id is None:
@@ -245,14 +245,14 @@ class PendingRevision:
 
         Raises `StaleRevisionError`, and `NotFoundError`, also for one that the caller may not see.
         """
-        old = self._found(id)
+        old = self._stored(id)
         if old is None or not self.by.sees(old.topic):
             raise NotFoundError(f"there is no subscription {id!r}")
         if expected is not None and expected != old.revision:
             raise StaleRevisionError(id, expected, old.revision)
         return old
 
-    def _found(self, id: str) -> Subscription | None:
+    def _stored(self, id: str) -> Subscription | None:
         return self._transaction.find(id) if is_id(id) else None
 
     def _made(

@@ -317,7 +317,7 @@ def problem_of(error: SelectRouteError, within: str = "") -> ProblemError:
             return problem
         case registry.StaleRevisionError():
             place = within or None
-            expected, present = error.expected, error.found
+            expected, present = error.expected, error.actual
             return ProblemError("stale-revision", str(error), place=place, expected=expected, found=present)
         case registry.BusyError() | ReplacedError():  # without the location of the database
             return ProblemError("unavailable", str(error), place=within or None)
@@ -327,7 +327,7 @@ def problem_of(error: SelectRouteError, within: str = "") -> ProblemError:
             return ProblemError(kind, detail, mqrc=error.reason)
         case queues.CountChangedError():
             return ProblemError(
-                "count-changed", str(error), expected=error.expected, found=error.found, place="/expected"
+                "count-changed", str(error), expected=error.expected, found=error.actual, place="/expected"
             )
         case queues.ScanLimitError():
             return ProblemError(

@@ -128,11 +128,11 @@ class Reruns:
     def _each(self, batches: Sequence[int], should_stop: Callable[[], bool]) -> Iterator[Rerun]:
         try:
             for batch in takewhile(lambda _: not should_stop(), batches):
-                yield self._one(batch)
+                yield self._routed_again(batch)
         finally:
             self._router.close()
 
-    def _one(self, batch: int) -> Rerun:
+    def _routed_again(self, batch: int) -> Rerun:
         commit = self._done.read(batch) or {}
         revision = commit["revision"]
         [replayable] = self._source.reread([commit])

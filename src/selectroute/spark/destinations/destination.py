@@ -264,7 +264,7 @@ def converted(
     return results, fit, reasons
 
 
-class RefusedDeliveries(NamedTuple):
+class Refusal(NamedTuple):
     """Deliveries that a destination does not accept: a mask over the deliveries of a block; the reason."""
 
     without: Mask
@@ -272,10 +272,10 @@ class RefusedDeliveries(NamedTuple):
     sentence: str
 
 
-def refuse(mask: Mask, codes: Codes, reason: str, text: Callable[[int], str]) -> Iterator[RefusedDeliveries]:
+def refuse(mask: Mask, codes: Codes, reason: str, text: Callable[[int], str]) -> Iterator[Refusal]:
     """Yield the deliveries of a mask, those of each destination with the ``text`` of its code."""
     for code in np.unique(codes[mask]).tolist():
-        yield RefusedDeliveries(mask & (codes == code), reason, text(code))
+        yield Refusal(mask & (codes == code), reason, text(code))
 
 
 class DestinationFormat(Protocol):
@@ -294,7 +294,7 @@ class DestinationFormat(Protocol):
     def contents(self, messages: MessageBatch, places: Ints) -> Contents:
         """Return the columns of the kind for the messages at these rows."""
 
-    def refused(self, contents: Contents, rows: Ints, codes: Codes) -> Iterator[RefusedDeliveries]:
+    def refused(self, contents: Contents, rows: Ints, codes: Codes) -> Iterator[Refusal]:
         """Yield the deliveries that are not accepted; a delivery is a row of the contents and the code of a
         destination.
         """
@@ -303,7 +303,7 @@ class DestinationFormat(Protocol):
 class OutgoingWriter(Protocol):
     """Writer of one task's deliveries to destinations of one kind."""
 
-    def write(self, block: Block) -> list[RefusedDeliveries]:
+    def write(self, block: Block) -> list[Refusal]:
         """Write the deliveries of a block of messages; return the refused ones."""
 
     def close(self) -> None:
@@ -382,7 +382,7 @@ class Outgoing:
             contents = self._kind.contents(messages, block)
             left = np.ones(len(own), np.bool_)
 
-            def strike_off(refusal: RefusedDeliveries, of: Ints, own: Ints = own, left: Mask = left) -> None:
+            def strike_off(refusal: Refusal, of: Ints, own: Ints = own, left: Mask = left) -> None:
                 """Strike off a refusal of the deliveries at the places ``of`` in the block."""
                 struck = of[refusal.without]
                 left[struck] = False
@@ -426,11 +426,11 @@ class Outgoing:
         """Return what the report of the task says of the kind, after `close`."""
         return {} if self.writer is None else self.writer.report()
 
-    def _refused(self, contents: Contents, positions: Ints, codes: Codes) -> Iterator[RefusedDeliveries]:
+    def _refused(self, contents: Contents, positions: Ints, codes: Codes) -> Iterator[Refusal]:
         """Yield a block's deliveries that are not accepted, for each reason and error text."""
         unfit = np.flatnonzero(~contents.fit)
         for position, sentence in zip(unfit.tolist(), contents.reasons, strict=True):
-            yield RefusedDeliveries(positions == position, self._kind.unfit, sentence)
+            yield Refusal(positions == position, self._kind.unfit, sentence)
         fitting = contents.fit[positions]
         row = np.cumsum(contents.fit) - 1
         for refusal in self._kind.refused(contents, row[positions[fitting]], codes[fitting]):

@@ -211,7 +211,7 @@ def address(ref: PartitionsRef, read: Sequence[tuple[str, int]], kept: int, task
             )
             lists = pa.nulls(batch.num_rows, pa.list_(pa.int32()))
             if rest is not None:
-                lists = _found(rest, snapshot.refs[-1], messages, marked=False)
+                lists = _matched_part(rest, snapshot.refs[-1], messages, marked=False)
             home = _packed(
                 pa.RecordBatch.from_arrays(
                     [*batch.columns[:kept], lists], names=[*batch.schema.names[:kept], _REST]
@@ -288,7 +288,7 @@ def _answers(
 ) -> pa.RecordBatch:
     """Match blocks together, and return a row for each."""
     [messages] = pa.Table.from_batches([block for _, block in blocks]).combine_chunks().to_batches()
-    lists = _found(snapshot.part(partition), snapshot.refs[partition], messages, marked=True)
+    lists = _matched_part(snapshot.part(partition), snapshot.refs[partition], messages, marked=True)
     whole = pa.RecordBatch.from_arrays([messages.column(_ROW), lists], names=["row", "found"])
     answers, start = [], 0
     for _, block in blocks:
@@ -304,7 +304,7 @@ def _answers(
     )
 
 
-def _found(part: Snapshot, ref: SnapshotRef, messages: pa.RecordBatch, marked: bool) -> Any:
+def _matched_part(part: Snapshot, ref: SnapshotRef, messages: pa.RecordBatch, marked: bool) -> Any:
     """Match messages with a part, whose reference is `ref`; return the ordinals of the whole registry, all
     marked as in ``merge`` or none: no task knows which ordinals are in other parts.
     """

@@ -186,7 +186,7 @@ def test_another_count_than_was_seen_changes_nothing(queues, call):
     for expected in (3, 5):
         with pytest.raises(CountChangedError) as caught:
             getattr(queue, call)(*to, expected=expected)
-        assert (caught.value.expected, caught.value.found) == (expected, 4)
+        assert (caught.value.expected, caught.value.actual) == (expected, 4)
     assert (queue.depth, other.depth) == (4, 0)
     assert getattr(queue, call)(*to, expected=4).done == 4
 

@@ -21,7 +21,7 @@ import selectroute as sr
 from selectroute.index.destination import KAFKA
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.batch.router import Router
-from selectroute.spark.destinations.destination import Block, RefusedDeliveries, Topic, Waiting
+from selectroute.spark.destinations.destination import Block, Refusal, Topic, Waiting
 from selectroute.spark.destinations.kafka.writer import KafkaTarget
 from selectroute.spark.sources.kafka.config import KafkaCluster
 from selectroute.spark.stream.fan_out import sentence
@@ -85,7 +85,7 @@ class Writer:
         self._ids = ids
         self._records: list[tuple[Id, tuple[str, int]]] = []
 
-    def write(self, block: Block) -> list[RefusedDeliveries]:
+    def write(self, block: Block) -> list[Refusal]:
         for row, ordinal in zip(block.rows.tolist(), block.ordinals.tolist(), strict=True):
             one = block.place.source, int(block.offsets[row]), self._ids[ordinal].as_py()
             self._records.append((one, (f"{self._key}", len(self._records))))

@@ -41,7 +41,7 @@ from selectroute.spark.destinations.destination import (
     Destinations,
     Ints,
     Mask,
-    RefusedDeliveries,
+    Refusal,
     Topic,
     converted,
     refuse,
@@ -121,7 +121,7 @@ class KafkaMessages:
         }
         return Contents(pa.RecordBatch.from_pydict(columns, _COLUMNS), fit, reasons)
 
-    def refused(self, contents: Contents, rows: Ints, codes: Codes) -> Iterator[RefusedDeliveries]:
+    def refused(self, contents: Contents, rows: Ints, codes: Codes) -> Iterator[Refusal]:
         """Yield the deliveries to topics that do not exist, that the job reads, or whose size limit the
         record exceeds.
         """
@@ -296,7 +296,7 @@ class KafkaWriter:
             return sent
         return sent | {"read_to": {str(self._tokens_topic.partition(self._task)): self._read_to}}
 
-    def write(self, block: Block) -> list[RefusedDeliveries]:
+    def write(self, block: Block) -> list[Refusal]:
         """Send the records of a block, unless they were sent before, or their topic is held or excluded."""
         if not self._has_begun:
             self._begin()
@@ -316,9 +316,7 @@ class KafkaWriter:
                 send &= ~without
                 self._left.add(name)
                 refused.append(
-                    RefusedDeliveries(
-                        without, REFUSED, f"the topic {name} refused records: {target.excluded[name]}"
-                    )
+                    Refusal(without, REFUSED, f"the topic {name} refused records: {target.excluded[name]}")
                 )
             elif name in self._held:
                 send[topics == topic] = False
@@ -491,7 +489,7 @@ class KafkaWriter:
             records = records._replace(contents=contents)
         return records, np.where(has_time & fits, times, now)
 
-    def _too_large(self, block: Block, send: Mask) -> list[RefusedDeliveries]:
+    def _too_large(self, block: Block, send: Mask) -> list[Refusal]:
         """Return the deliveries of records whose lists are too long for their topics, and strike them off
         those to send.
         """
@@ -513,7 +511,7 @@ class KafkaWriter:
             send &= ~mask
             limit = f"{self._longest[topic]:,} bytes"
             text = f"the topic {self._names[topic]} accepts records of at most {limit}, with all headers"
-            refused.append(RefusedDeliveries(mask, "too-large", text))
+            refused.append(Refusal(mask, "too-large", text))
         return refused
 
 

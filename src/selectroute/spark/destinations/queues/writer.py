@@ -30,7 +30,7 @@ from selectroute.spark.destinations.destination import (
     Codes,
     Contents,
     Ints,
-    RefusedDeliveries,
+    Refusal,
     converted,
     refuse,
 )
@@ -87,7 +87,7 @@ class QueueMessages:
         arrays = [pa.array(column, field.type) for column, field in zip(columns, _COLUMNS, strict=True)]
         return Contents(pa.RecordBatch.from_arrays(arrays, schema=_COLUMNS), fit, reasons)
 
-    def refused(self, contents: Contents, rows: Ints, codes: Codes) -> Iterator[RefusedDeliveries]:
+    def refused(self, contents: Contents, rows: Ints, codes: Codes) -> Iterator[Refusal]:
         """Yield the deliveries to queues that do not exist, or whose size limit the message exceeds."""
         limits = self._lengths[codes]
         sizes = pc.binary_length(contents.columns.column("body")).to_numpy(zero_copy_only=False)[rows]
@@ -204,7 +204,7 @@ class QueueWriter:
             "held": {name: f"it holds {depth:,}" for name, depth in sorted(self._puts.closed.items())},
         }
 
-    def write(self, block: Block) -> list[RefusedDeliveries]:
+    def write(self, block: Block) -> list[Refusal]:
         """Put the deliveries of a block, unless they were put before, or their queue is full or gone."""
         codes = np.unique(block.codes).tolist()
         if not self._named:
@@ -222,7 +222,7 @@ class QueueWriter:
             late = np.fromiter((number >= first for number in numbers), np.bool_, len(numbers))
             without = late & (block.codes == code)
             if np.any(without):
-                refused.append(RefusedDeliveries(without, *_why(name, name in progress.gone)))
+                refused.append(Refusal(without, *_why(name, name in progress.gone)))
         return refused
 
     def close(self) -> None:
