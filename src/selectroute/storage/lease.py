@@ -65,7 +65,7 @@ class FolderOwner(Protocol):
 
 
 class FolderLock(FileLock):
-    """Ownership of a folder of this machine, a `FolderOwner`: the lock of a file in it. Raises `OwnedError`."""
+    """Ownership of a folder of this machine by the lock of a file in it. Raises `OwnedError`."""
 
     def __init__(self, path: Path) -> None:
         deadline = time.monotonic() + _LOOK_SECONDS
