@@ -53,7 +53,7 @@ from selectroute.spark.sources.files.reader import casts_of as arrow_casts_of
 
 
 class Reads(Protocol):
-    """What a `Snapshot`, or a `PartitionedSnapshot`, which is never loaded whole, says of columns."""
+    """Facts on columns from a `Snapshot`, or a `PartitionedSnapshot`, which is never loaded whole."""
 
     @property
     def reads(self) -> tuple[str, ...]:
