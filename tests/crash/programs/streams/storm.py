@@ -32,7 +32,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import selectroute as sr
-from selectroute.registry.model import Operation, Status, Subscription, SubscriptionSpec
+from selectroute.index.specification import SubscriptionSpec, SubscriptionStatus
+from selectroute.registry.model import Operation, Subscription
 from selectroute.registry.publisher import RegistryPublisher
 from selectroute.topics import TopicFilter
 from tests.crash.programs.harness import FORMATS, STREAM_RUN, end_of, kill, launch, program, sqlite_in, start
@@ -349,7 +350,10 @@ class Check:
             while place < len(self.log) and self.log[place].revision <= revision:
                 change = self.log[place]
                 state.pop(change.id, None)
-                if change.subscription is not None and change.subscription.status is Status.ACTIVE:
+                if (
+                    change.subscription is not None
+                    and change.subscription.status is SubscriptionStatus.ACTIVE
+                ):
                     state[change.id] = change.subscription
                 place += 1
             states[revision] = dict(state)

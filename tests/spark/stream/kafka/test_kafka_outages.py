@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from pyspark.serializers import CloudPickleSerializer
 
-from selectroute.kafka import cluster, tokens
-from selectroute.kafka.errors import KafkaClientError
+from selectroute.kafka import tokens
+from selectroute.kafka.errors import BrokerUnreachableError, KafkaClientError
 from selectroute.kafka.transactions import Transactions
 from selectroute.spark import JavaError
 from selectroute.spark.audit.audit import audit
@@ -269,7 +269,7 @@ def test_a_topic_of_tokens_that_is_deleted_in_the_middle_of_a_batch_ends_the_job
             own.broker.delete(topic)
             if again:
                 own.broker.create(topic, tokens.PARTITIONS, cleanup_policy="compact")
-            raise cluster.UnreachableError("Kafka does not answer")
+            raise BrokerUnreachableError("Kafka does not answer")
 
     lost.done = False
     monkeypatch.setattr(Transactions, "commit", lost)
