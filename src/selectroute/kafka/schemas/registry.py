@@ -252,6 +252,7 @@ class Schemas:
     def _compiled(self, id: SchemaId, paths: Paths) -> Decoder | RecordError:
         try:
             type_, text, references = self._fetched(id)
+            # Each kind has a library of its own, which the others do not need.
             if type_ == "AVRO":
                 from selectroute.kafka.schemas.avro import avro_decoder
 

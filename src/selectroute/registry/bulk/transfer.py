@@ -256,9 +256,8 @@ def _replace_block(revision: PendingRevision, block: list[Staged], existing: dic
     ]
     if hidden:
         raise ImportLineError.of(hidden)
-    since = _paused_at(
-        connection, [id for id, old in existing.items() if old.status is SubscriptionStatus.PAUSED]
-    )
+    paused = {id for id, old in existing.items() if old.status is SubscriptionStatus.PAUSED}
+    since = _paused_at(connection, [line.id for line in block if line.id in paused and line.status == ACTIVE])
     for line in block:
         id, old = line.id, existing.get(line.id)
         if old is None:
