@@ -7,7 +7,7 @@ import os
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -17,8 +17,6 @@ import pytest
 from selectroute.match.compiled import cache_folder
 from selectroute.spark import Job
 from selectroute.spark.batch import pins
-from selectroute.spark.batch.router import Router
-from selectroute.spark.folder import OutputFolder
 from selectroute.spark.job import DELTA
 from selectroute.spark.tables.delta_table import table_options
 from selectroute.storage import Location
@@ -65,24 +63,12 @@ def for_workers(spark: Any, patched: pytest.MonkeyPatch, names: Iterable[str]) -
 
 @dataclass
 class RemoteWorld(World):
-    """World whose root is a location in remote storage. Tasks run in this process.
-
-    What is committed is shown in the tables behind the stream. Who looks at the output here waits for it.
-    """
+    """World whose root is a location in remote storage. Tasks run in this process."""
 
     root: Any
-    _routers: list[Router] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         self.table_format = DELTA
-
-    @property
-    def output(self) -> Any:
-        """Output folder, in which all that is committed is published."""
-        for router in self._routers:
-            router.commits.finish()
-            router.commits.write_accounting()
-        return super().output
 
     def started(self, job: Job) -> Job:
         """Return the job as a start has it: its commits and pins are known without asking."""
@@ -90,26 +76,6 @@ class RemoteWorld(World):
         job = replace(job, output=owned(job.output, "_commits", "pins"))
         begin(job.output)
         return job
-
-    def note(self, router: Router) -> Router:
-        """Keep a router, whose batches `output` waits for. Earlier ones are dead by now."""
-        self.close()
-        self._routers[:] = [router]
-        return router
-
-    def close(self) -> None:
-        """End the thread of the router."""
-        for router in self._routers:
-            router._newest.close()
-
-    def claim(self, job: Job) -> None:
-        """Write the record of a job, as a start does."""
-        if not (super().output / "_job.json").exists():
-            folder = OutputFolder(job)
-            try:
-                folder.claim()
-            finally:
-                folder.release()
 
     def drop_bytes(self, name: str, data: bytes) -> Any:
         """Put a file into the input folder."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,7 @@ def run_here(work: Work, numbers: Sequence[int]) -> list[dict[str, Any]]:
 class World:
     """Job in folders below `root`: its input, snapshots and output. For one process only.
 
+    What is committed is published behind the stream. Who looks at the output here waits for it.
     ``table_format`` is that of `Job.of`.
     """
 
@@ -73,6 +75,7 @@ class World:
     table_format: str = field(default=PARQUET, kw_only=True)
     _batches: int = field(default=0, init=False)
     _offsets: dict[str, int] = field(default_factory=dict, init=False)
+    _routers: list[Router] = field(default_factory=list, init=False)
 
     @property
     def input(self) -> Path:
@@ -86,13 +89,17 @@ class World:
 
     @property
     def output(self) -> Path:
-        """Output folder of the job."""
+        """Output folder of the job, in which all that is committed is published."""
+        for router in self._routers:
+            router.commits.finish()
+            router.commits.write_accounting()
         return self.root / "out"
 
     def job(self, **options: Any) -> Job:
         """Return the job, with these options of `Job.of`."""
         snapshots = options.pop("snapshots", self.snapshots)
-        return Job.of(self.input, snapshots, self.output, **{"table_format": self.table_format, **options})
+        options = {"table_format": self.table_format, **options}
+        return Job.of(self.input, snapshots, self.root / "out", **options)
 
     def router(self, tasks: int = 2, **options: Any) -> Router:
         """Return a router in the state after a start of the job; its tasks run in this process."""
@@ -111,12 +118,21 @@ class World:
         return Files(job, tasks, self._offsets)
 
     def note(self, router: Router) -> Router:
-        """Note the router that routes from now on, and return it."""
+        """Keep a router, whose batches `output` waits for, after the end of the earlier one."""
+        self.close()
+        self._routers[:] = [router]
         return router
+
+    def close(self) -> None:
+        """End the threads of the router, which may have been killed."""
+        for router in self._routers:
+            router._newest.close()
+            with suppress(BaseException):
+                router.commits.finish()
 
     def claim(self, job: Job) -> None:
         """Write the record of a job whose tables have its id, as a start does."""
-        if job.table_format == DELTA and not (self.output / "_job.json").exists():
+        if job.table_format == DELTA and not (job.output / "_job.json").exists():
             folder = OutputFolder(job)
             try:
                 folder.claim()

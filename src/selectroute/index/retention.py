@@ -4,9 +4,9 @@ A revision is kept if it is one of the newest, if a lease shows that a query sti
 newest recently: a reader without a lease may still pass it to its workers. A file is kept if a kept revision
 names it, or if it is new: a publisher may be about to name it.
 
-On a file system, a lock keeps publishers and new leases away meanwhile. Remote storage has no locks. There
-the oldest revision that is kept is written to ``leases/_floor.json`` before the leases are read, and who
+The oldest revision that is kept is written to ``leases/_floor.json`` before the leases are read, and who
 takes a lease reads it after writing: of a lease and a removal at the same time, one sees the other at least.
+On a file system, a lock keeps publishers away meanwhile, too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
-from selectroute.durable import disk
 from selectroute.durable.disk import DamagedFileError
 from selectroute.index.errors import SnapshotError
 from selectroute.index.snapshot_files import locked, manifest_of, read_manifest, revisions
@@ -60,13 +59,13 @@ def collect(folder: Where, *, keep: int = 2, grace_seconds: float = GRACE_SECOND
     if keep < 1 or not grace_seconds >= 0:
         raise ValueError("keep must be at least 1, and grace_seconds at least 0")
     where = Location.of(folder)
-    if not where.is_local:
-        grace_seconds = max(grace_seconds, REMOTE_GRACE_SECONDS)
     if not revisions(where):
         return Collected((), 0, 0)
     try:
         # Exclusive: a concurrent publish or pin could reference files that are about to be removed.
-        with locked(where, exclusive=True):
+        with locked(where, exclusive=True) as is_locked:
+            if not is_locked:
+                grace_seconds = max(grace_seconds, REMOTE_GRACE_SECONDS)
             return _collect(where, keep, time.time() - grace_seconds)
     except OSError as error:
         raise SnapshotError(f"{where} cannot be cleaned up: {error.strerror or error}") from error
@@ -76,7 +75,8 @@ def _collect(folder: Location, keep: int, before: float) -> Collected:
     published = revisions(folder)
     changed = {entry.key: entry.modified for entry in folder.entries()}
     gone = _unused(folder, published, changed, keep, before)
-    if gone and not folder.is_local:
+    if gone:
+        _floor(folder).parent.make_folder()
         _floor(folder).put_json({"revision": published[len(gone)]})
         gone = _unused(folder, published, changed, keep, before)  # with the leases that were taken meanwhile
     named: set[str] = set()
@@ -85,8 +85,7 @@ def _collect(folder: Location, keep: int, before: float) -> Collected:
     # Manifests first, durably: a crash leaves files without a revision, never a revision without files.
     for revision in gone:
         manifest_of(folder, revision).delete()
-    if folder.is_local:
-        disk.sync_folder(folder.path)
+    folder.sync()
     files, size = 0, 0
     for entry in _files(folder):
         if entry.key not in named and entry.modified <= before:
@@ -123,7 +122,7 @@ def _unused(
 
 
 def floor(folder: Location) -> int:
-    """Return the oldest revision that is not being removed from remote storage; 0 if nothing is."""
+    """Return the oldest revision that is not being removed; 0 if nothing was."""
     return int((_floor(folder).read_json() or {"revision": 0})["revision"])
 
 

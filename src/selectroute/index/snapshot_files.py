@@ -25,10 +25,9 @@ import json
 import mmap
 import os
 import re
-import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -41,7 +40,6 @@ from selectroute.arrays.segment import Attribute, Segment
 from selectroute.arrays.state import SnapshotState
 from selectroute.arrays.tables import DTYPES, SHAPES, Tables, as_array
 from selectroute.durable import disk
-from selectroute.durable.lock import FileLock
 from selectroute.index.errors import (
     InvariantError,
     RevisionExistsError,
@@ -76,16 +74,8 @@ def manifest_of(folder: Location, revision: int) -> Location:
 
 def revisions(folder: Where) -> list[int]:
     """Return the revisions published in a folder, ascending; none if the folder does not exist."""
-    where = Location.of(folder)
-    if where.is_local:  # names alone: nothing is asked of each file
-        try:
-            names = os.listdir(where.path)
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-    else:
-        names = [file.name for file in where.files()]
     # All names at once: after an hour of changes there are tens of thousands.
-    return sorted(map(int, _MANIFESTS.findall("\n".join(names))))
+    return sorted(map(int, _MANIFESTS.findall("\n".join(Location.of(folder).names()))))
 
 
 def latest_revision(folder: Where) -> int:
@@ -120,7 +110,7 @@ def read_manifest(folder: Location, revision: int) -> dict[str, Any]:
     """Return the checked manifest of a revision. Raises `SnapshotError`."""
     path = manifest_of(folder, revision)
     try:
-        data = _read(path)
+        data = path.storage.read_range(path.key, 0, MAX_MANIFEST_BYTES + 1)
     except FileNotFoundError:
         raise SnapshotNotFoundError(f"revision {revision} is not published in {folder}") from None
     except OSError as error:
@@ -161,33 +151,22 @@ def write_manifest(
 
 
 @contextmanager
-def locked(folder: Where, exclusive: bool = False) -> Iterator[None]:
-    """Hold the folder's lock: shared to reference files in it, exclusive to remove files. Remote storage has
-    no locks: there `retention` removes only what has been unused for long.
+def locked(folder: Where, exclusive: bool = False) -> Iterator[bool]:
+    """Hold the folder's lock: shared to reference files in it, exclusive to remove files. Yields False in
+    remote storage, which has no locks: there `retention` removes only what has been unused for long.
 
     A writer that reads a manifest and then references its files (in a new manifest, or a lease) does both
     under one lock, so that no file is removed in between. Readers take no lock.
 
     Raises `SnapshotError` if the folder cannot be locked.
     """
-    where = Location.of(folder)
-    if not where.is_local:
-        yield
-        return
-    path = where.path / LOCK
-    try:
-        lock = FileLock(path, shared=not exclusive)
-    except OSError as error:
-        raise SnapshotError(f"{path} cannot be locked: {error.strerror or error}") from error
-    with lock:  # released too when the process dies
-        yield
-
-
-def _read(manifest: Location) -> bytes:
-    if not manifest.is_local:
-        return manifest.read()
-    with disk.opened_regular(manifest.path) as file:
-        return file.read(MAX_MANIFEST_BYTES + 1)
+    path = Location.of(folder) / LOCK
+    with ExitStack() as lock:
+        try:
+            is_locked = lock.enter_context(path.locked(shared=not exclusive))
+        except OSError as error:
+            raise SnapshotError(f"{path} cannot be locked: {error.strerror or error}") from error
+        yield is_locked
 
 
 def _canonical(manifest: dict[str, Any]) -> bytes:
@@ -508,20 +487,16 @@ def _write(file: Location, table: pa.Table) -> str:
         with pa.ipc.new_file(new, table.schema) as writer:
             writer.write_table(table.combine_chunks())
 
-    if file.is_local and table.nbytes <= _IN_MEMORY:
+    if table.nbytes <= _IN_MEMORY:
         sink = pa.BufferOutputStream()
         write(sink)
-        data = sink.getvalue()
-        disk.write_new(file.path, memoryview(data))
-        disk.sync_folder(file.path.parent)
+        data = sink.getvalue().to_pybytes()
+        file.put(data)
         return hashlib.sha256(data).hexdigest()
-    if file.is_local:
-        return disk.write_file(file.path, write)
-    with tempfile.TemporaryDirectory(prefix="selectroute-") as folder:
-        new = Path(folder) / "new"
-        sha256 = disk.write_file(new, write)
-        file.storage.upload(new, file.key)
-        return sha256
+    draft = file.draft()
+    sha256 = disk.write_file(draft, write)
+    file.upload(draft)
+    return sha256
 
 
 def _identity(folder: Location, name: str) -> tuple[object, ...]:

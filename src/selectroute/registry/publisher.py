@@ -189,8 +189,8 @@ class RegistryPublisher:
 
     def _opened(self) -> Publisher:
         if self._publisher is None:
-            # A lease in remote storage may expire: there a second publisher is looked for.
-            alone = self.folder.is_local
+            # Who has a lease, which may expire, looks for a second publisher.
+            alone = not self._ownership.expires
             self._publisher = Publisher(self.folder, own_revisions=False, limits=UNLIMITED, alone=alone)
         return self._publisher
 

@@ -18,7 +18,7 @@ stays empty (``RawLocalFileSystem.rename``). And Spark does not flush to the dis
 power keeps the name and loses the bytes. An empty file at the end of a log has no more information than a
 missing one; but Spark continues only if it is missing: it plans again, or repeats a batch that is committed
 here and so is skipped. The plan of a batch that has begun must not change, and a new one may differ, so the
-plan is flushed before the batch begins (`flush_plan`).
+plan is durable before anything is put, sent or committed for the batch (`keep`).
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from selectroute.spark.sources.checkpoint import (
     list_entries,
     log_files,
     planned_batches,
+    source_logs,
 )
 from selectroute.spark.working_copy import keep, restore, working_copy
 from selectroute.storage import Location
@@ -46,29 +47,29 @@ from selectroute.storage.location import Where
 from selectroute.storage.owned import begin
 
 
-def repair(checkpoint: Path, has_begun: Callable[[int], bool]) -> list[Path]:
+def repair(checkpoint: Path, is_committed: Callable[[int], bool]) -> list[Path]:
     """Remove the empty files at the end of each log; return their paths.
 
     Args:
         checkpoint: the folder. No query may run on it.
-        has_begun: returns whether anything was written for a batch that Spark has planned.
+        is_committed: returns whether a batch that Spark has planned is committed.
 
     Raises:
-        SourceError: the plan of a batch that has begun is empty.
+        SourceError: the plan of a committed batch is empty.
     """
     removed = [
         *_without_end(checkpoint / "commits", lambda _: True),
-        *_without_end(checkpoint / "offsets", lambda batch: not has_begun(batch)),
+        *_without_end(checkpoint / "offsets", lambda batch: not is_committed(batch)),
     ]
     planned = planned_batches(checkpoint)
     if planned and is_empty(path := checkpoint / "offsets" / str(planned[-1])):
         raise SourceError(
-            f"Spark's checkpoint is damaged: {path} is empty, and its batch has begun: restore checkpoint "
+            f"Spark's checkpoint is damaged: {path} is empty, and its batch is committed: restore checkpoint "
             "and output folder from a copy, or choose a new output folder"
         )
 
     newest = planned[-1] if planned else None
-    for number, folder in _sources(checkpoint):
+    for number, folder in source_logs(checkpoint).items():
         removed += _without_end(folder, partial(_is_unused, checkpoint, newest, number))
     return removed
 
@@ -83,13 +84,6 @@ def _is_unused(checkpoint: Path, newest: int | None, number: int, entry: int) ->
     return entry > 0 and end is not None and entry > end
 
 
-def _sources(checkpoint: Path) -> list[tuple[int, Path]]:
-    """Return the folder of each source of the query, by its number."""
-    folder = checkpoint / "sources"
-    paths = folder.iterdir() if folder.is_dir() else ()
-    return sorted((int(path.name), path) for path in paths if path.name.isdecimal() and path.is_dir())
-
-
 def remove_unfinished(checkpoint: Path) -> None:
     """Remove unfinished files if Spark was killed before its first batch, since Spark starts no first batch
     with files in its logs.
@@ -102,14 +96,6 @@ def remove_unfinished(checkpoint: Path) -> None:
         if not batches and folder.is_dir():
             for path in folder.iterdir():
                 path.unlink()
-
-
-def flush_plan(checkpoint: Path, batch: int) -> None:
-    """Flush the plan of a batch to the disk, before anything is written for the batch."""
-    for _, source in _sources(checkpoint):
-        for _, path in log_files(source)[-1:]:
-            disk.flush(path)
-    disk.flush(checkpoint / "offsets" / str(batch))
 
 
 def _without_end(folder: Path, may_go: Callable[[int], bool]) -> Iterator[Path]:
@@ -213,7 +199,7 @@ class OutputFolder:
         Raises:
             SourceError: the checkpoint is damaged.
         """
-        removed = repair(self.checkpoint, self._has_begun)
+        removed = repair(self.checkpoint, self._is_committed)
         if self.query() is None:
             remove_unfinished(self.checkpoint)
         return removed
@@ -242,10 +228,7 @@ class OutputFolder:
         if record is None:
             raise JobError(f"{self._record} is gone, so the job of this folder is unknown: restore the file")
         if record["query"] is None:
-            if self.job.checkpoint.is_local:
-                disk.flush(self.checkpoint / "metadata")
-            else:
-                self._keep()
+            self._keep()
             self._record.put_json(record | {"query": query})
         elif record["query"] != query:
             raise OtherJobError(self._other_checkpoint())
@@ -386,9 +369,6 @@ class OutputFolder:
 
     def _has(self, log: str) -> bool:
         return any(True for _ in (self.job.checkpoint / log).entries())
-
-    def _has_begun(self, batch: int) -> bool:
-        return self._is_committed(batch) or (self.job.output / "pins" / f"{batch}.json").exists()
 
     def _is_committed(self, batch: int) -> bool:
         return (self.job.output / "_commits" / f"{batch}.json").exists()

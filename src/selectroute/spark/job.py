@@ -108,6 +108,14 @@ def _is_text(kind: pa.DataType) -> bool:
 _, FAIL_MISSING = MISSING_DESTINATIONS
 PARQUET, DELTA = TABLE_FORMATS
 
+
+def formats_in(output: Location) -> tuple[str, ...]:
+    """Return the formats that tables in a folder can have, the default first: those of Parquet files are
+    renamed into place.
+    """
+    return (PARQUET, DELTA) if output.is_local else (DELTA,)
+
+
 _DEFAULTS: Final = JobOptions()
 COMPACT_EVERY: Final = _DEFAULTS.compact_every
 TABLE_RETENTION_HOURS: Final = _DEFAULTS.table_retention_hours
@@ -211,7 +219,7 @@ class Job(JobOptions):
             kafka = own.cluster
         options["unrouted_topics"] = tuple(options.get("unrouted_topics", ()))
         if options.get("table_format") is None:
-            options["table_format"] = PARQUET if out.is_local else DELTA
+            options["table_format"] = formats_in(out)[0]
         if options.get("name") is None:
             options["name"] = _name_of(out)
         job = cls(
@@ -251,7 +259,7 @@ class Job(JobOptions):
                 f"the output folder {self.output} cannot have Delta tables: its path has a backslash, or a % "
                 "before two hexadecimal digits, which their library misreads; choose another folder"
             )
-        if self.table_format == PARQUET and not self.output.is_local:
+        if self.table_format not in formats_in(self.output):
             raise JobError(
                 f"the output folder {self.output} is in remote storage, where outcomes are Delta tables: "
                 "choose the table format delta"

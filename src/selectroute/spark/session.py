@@ -240,7 +240,7 @@ def quick_checkpoint(spark: SparkSession) -> Iterator[None]:
 
 
 def wait_for_sources(query: StreamingQuery) -> None:
-    """Wait until a query of local files has its sources, or has ended."""
+    """Wait until a query of files has its sources, or has ended."""
     until = time.monotonic() + _LONGEST_START
     while time.monotonic() < until and query.isActive and query.status["message"] in _STARTING:
         time.sleep(_LOOK_SECONDS)

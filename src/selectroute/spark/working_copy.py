@@ -1,8 +1,9 @@
-"""Spark's checkpoint in remote storage: Spark works on a copy on the driver's disk, which is kept there.
+"""Spark's checkpoint, made durable: on a mounted file system where Spark writes it, in remote storage as a
+copy of what Spark has on the driver's disk.
 
-Spark reads and writes its checkpoint through Hadoop, which needs a connector for each storage. So its own
-files stay on the driver's disk, and those that matter are copied to where the job's checkpoint is, in the
-form that Spark gives them::
+Spark reads and writes its checkpoint through Hadoop, which needs a connector for each remote storage. So
+there its own files stay on the driver's disk, and those that matter are copied to where the job's checkpoint
+is, in the form that Spark gives them::
 
     metadata            the query's id
     sources/<i>/<n>     the known input of each source
@@ -21,9 +22,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
+from selectroute.durable import disk
 from selectroute.durable.private_folder import temporary_folder
 from selectroute.spark.job import JobError
-from selectroute.spark.sources.checkpoint import planned_batches
+from selectroute.spark.sources.checkpoint import log_files, planned_batches, source_logs
 from selectroute.storage import Location
 from selectroute.storage.location import Where
 
@@ -39,11 +41,16 @@ _kept: dict[tuple[int, str], set[str]] = {}
 """Names of the files that are in the checkpoint."""
 
 
+def _is_in_place(checkpoint: Location) -> bool:
+    """Return whether Spark works in the checkpoint itself."""
+    return checkpoint.is_local
+
+
 def working_copy(checkpoint: Location) -> Path:
     """Return the folder in which Spark works: the checkpoint itself, or for remote storage the copy on this
     machine, which is removed when the process ends.
     """
-    if checkpoint.is_local:
+    if _is_in_place(checkpoint):
         return checkpoint.path
     key = os.getpid(), str(checkpoint)
     if key not in _copies:
@@ -58,7 +65,7 @@ def restore(checkpoint: Location, is_committed: Callable[[int], bool]) -> None:
         checkpoint: the checkpoint; nothing is done for one on a mounted file system.
         is_committed: returns whether a batch is committed. Spark is told that it is done with it.
     """
-    if checkpoint.is_local:
+    if _is_in_place(checkpoint):
         return
     copy = working_copy(checkpoint)
     kept = _fetch(checkpoint, copy)
@@ -78,7 +85,7 @@ def read_only_copy(checkpoint: Where) -> Path:
     process ends.
     """
     where = Location.of(checkpoint)
-    if where.is_local:
+    if _is_in_place(where):
         return where.path
     copy = temporary_folder("checkpoint")
     _fetch(where, copy)
@@ -88,21 +95,26 @@ def read_only_copy(checkpoint: Where) -> Path:
 def keep(
     checkpoint: Location, remove: Callable[[Callable[[], None]], None] = lambda removal: removal()
 ) -> None:
-    """Copy the new files of Spark to the checkpoint; remove those that Spark has removed.
+    """Make the newest plan of Spark durable, with what it refers to: flush it, or copy the new files of Spark
+    to the checkpoint, and remove those that Spark has removed.
 
     A plan is kept after what it refers to: the process may be killed in between.
 
     Args:
-        checkpoint: the checkpoint; nothing is done for one on a mounted file system.
+        checkpoint: the checkpoint.
         remove: begins a removal; it may return before that is done.
 
     Raises:
         JobError: the query keeps state, which is not copied.
         FileExistsError: another process has taken the job over, and planned the batch.
     """
-    if checkpoint.is_local:
-        return
     copy = working_copy(checkpoint)
+    if _is_in_place(checkpoint):
+        for log in (*source_logs(copy).values(), copy / "offsets"):
+            for _, path in log_files(log)[-1:]:
+                disk.flush(path)
+        disk.flush(copy / "metadata")
+        return
     if (copy / "state").exists():
         raise JobError(
             f"the query keeps state, and the checkpoint {checkpoint} is in remote storage, to which state is "

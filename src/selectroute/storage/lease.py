@@ -21,7 +21,7 @@ import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from selectroute.durable.lock import FileLock, is_locked
 from selectroute.selector.errors import SelectRouteError
@@ -55,7 +55,12 @@ class OwnedError(SelectRouteError):
 
 
 class FolderOwner(Protocol):
-    """Ownership of a folder, until `close`."""
+    """Ownership of a folder, until `close`.
+
+    ``expires``: it may be lost while it is held, and another process own the folder.
+    """
+
+    expires: ClassVar[bool]
 
     def check(self) -> None:
         """Make sure that the folder is owned. Raises LeaseLostError, StorageError."""
@@ -66,6 +71,8 @@ class FolderOwner(Protocol):
 
 class FolderLock(FileLock):
     """Ownership of a folder of this machine by the lock of a file in it. Raises `OwnedError`."""
+
+    expires: ClassVar[bool] = False
 
     def __init__(self, path: Path) -> None:
         deadline = time.monotonic() + _LOOK_SECONDS
@@ -97,6 +104,8 @@ class Lease:
         OwnedError: another process renews the lease.
         StorageError: the storage can't be used.
     """
+
+    expires: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import stat
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ class LocalStorage:
 
     def read_range(self, key: str, start: int, length: int) -> bytes:
         """Return a part of a file."""
-        with open(key, "rb") as file:
+        with disk.opened_regular(Path(key)) as file:
             file.seek(start)
             return file.read(length)
 
@@ -100,7 +101,7 @@ class LocalStorage:
             status = os.stat(key)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        return Entry(key, status.st_size, status.st_mtime)
+        return None if stat.S_ISDIR(status.st_mode) else Entry(key, status.st_size, status.st_mtime)
 
     def delete(self, key: str) -> None:
         """Delete a file."""

@@ -5,16 +5,21 @@ from __future__ import annotations
 import io
 import os
 import re
+import tempfile
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, Final, TypeAlias
 from urllib.parse import unquote
 
+import pyarrow as pa
+
 from selectroute.durable import disk
 from selectroute.durable.disk import sealed, unsealed
+from selectroute.durable.lock import FileLock
 from selectroute.storage.hdfs import HdfsStorage
 from selectroute.storage.local import LocalStorage
 from selectroute.storage.objects import ObjectStorage
@@ -136,6 +141,12 @@ class Location:
             size = entry.size
         return io.BufferedReader(RemoteFile(self.storage, self.key, size), RemoteFile.AT_ONCE)
 
+    def opened_by_arrow(self, size: int | None = None) -> Any:
+        """Open the file for Arrow to read; ``size`` as for `open`. Raises OSError."""
+        if self.is_local:
+            return pa.OSFile(os.fsencode(self.key), "rb")
+        return pa.PythonFile(self.open(size), "r")
+
     def read_json(self) -> dict[str, Any] | None:
         """Return the sealed JSON object in the file; None if there is no file.
 
@@ -168,6 +179,42 @@ class Location:
         """Write a file that does not exist as sealed JSON. Raises FileExistsError."""
         self.put_new(sealed(content).encode())
 
+    def append_line(self, line: str) -> bool:
+        """Append a line durably; return whether that was done: no file of remote storage can grow."""
+        if self.is_local:
+            disk.append_line(self.path, line)
+        return self.is_local
+
+    def draft(self) -> Path:
+        """Return the path of this machine at which the file is written before `upload`: on a mounted file
+        system its own, otherwise in a folder of this user only.
+        """
+        return self.path if self.is_local else Path(tempfile.mkdtemp(prefix="selectroute-"), self.name)
+
+    def upload(self, draft: Path) -> None:
+        """Write the file from its draft, which goes. On a mounted file system the draft is the file, and is
+        flushed by who writes it.
+        """
+        if not self.is_local:
+            try:
+                self.storage.upload(draft, self.key)
+            finally:
+                self.discard(draft)
+
+    def discard(self, draft: Path) -> None:
+        """Remove a draft of the file."""
+        draft.unlink(missing_ok=True)
+        if not self.is_local:
+            draft.parent.rmdir()
+
+    @contextmanager
+    def locked(self, *, shared: bool = False) -> Iterator[bool]:
+        """Hold the lock of this file, which the system releases when the process dies. Yields whether it is
+        held: remote storage has no locks. Raises OSError.
+        """
+        with FileLock(self.path, shared=shared) if self.is_local else nullcontext():
+            yield self.is_local
+
     def exists(self) -> bool:
         """Return whether there is a file."""
         return self.entry() is not None
@@ -184,6 +231,26 @@ class Location:
         """Yield the locations of the files in the folder."""
         return (Location(self.storage, entry.key) for entry in self.entries())
 
+    def names(self) -> list[str]:
+        """Return the names of the files in the folder, and of folders that storage has of its own. Nothing
+        is asked of each file.
+        """
+        if not self.is_local:
+            return [file.name for file in self.files()]
+        try:
+            return os.listdir(self.path)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def sync(self, names: Iterable[str] = ()) -> None:
+        """Flush files of the folder that others than these methods wrote, and the names in it, to the disk.
+        Remote storage has files durably or not at all.
+        """
+        if self.is_local:
+            for name in names:
+                disk.sync(self.path / name)
+            disk.sync_folder(self.path)
+
     def folders(self) -> list[Location]:
         """Return the sub-folders that have files, by name."""
         return [self / name for name in self.storage.folders(self.key)]
@@ -194,15 +261,23 @@ class Location:
             return self.path.is_dir()
         return next(iter(self.entries(deep=True)), None) is not None
 
+    def is_missing(self) -> bool:
+        """Return whether there is no such folder. Remote storage has every folder, with or without files."""
+        return self.is_local and not self.path.is_dir()
+
     def check_writable(self) -> None:
         """Check that files can be listed, written and deleted in the folder, and that conditions are heeded.
 
         Some stores that speak S3 ignore the condition of a write. Two processes would then overwrite each
         other.
 
+        On a mounted file system nothing is checked: it heeds them, and the first write says the rest.
+
         Raises:
             StorageError: one sentence with the cause.
         """
+        if self.is_local:
+            return
         next(iter(self.entries()), None)
         folder = self / f".probe-{uuid.uuid4().hex}"
         file = folder / "file"

@@ -47,9 +47,8 @@ def empty(world, *names):
 
 
 def forget(world, batch):
-    """As if a batch had not begun."""
-    for path in (f"pins/{batch}.json", f"_commits/{batch}.json"):
-        (world.output / path).unlink()
+    """As if a batch were pinned and not committed."""
+    (world.output / "_commits" / f"{batch}.json").unlink()
     commits = world.job().checkpoint.path / "commits"
     (commits / str(batch)).unlink()
     for folder in world.output.glob(f"*/batch={batch}"):
@@ -66,18 +65,18 @@ def test_several_ends_are_empty_after_a_loss_of_power(spark, routed):
     assert [one.batch for one in reports if not one.skipped] == [2]
     assert delivered(routed) == set("abc")
     assert run(spark, routed) == ([], [])
-    # The plan of a batch that has begun is not made anew.
+    # The plan of a committed batch is not made anew.
     empty(routed, "offsets/2", "commits/2")
-    with pytest.raises(SourceError, match=r"offsets/2 is empty, and its batch has begun") as error:
+    with pytest.raises(SourceError, match=r"offsets/2 is empty, and its batch is committed") as error:
         run(spark, routed)
     assert "\n" not in str(error.value) and delivered(routed) == set("abc")
 
 
 @pytest.mark.slow
-def test_a_plan_that_is_empty_is_made_anew_if_its_batch_has_not_begun(spark, routed):
+def test_a_plan_that_is_empty_is_made_anew_if_its_batch_is_not_committed(spark, routed):
     routed.drop_json("c.jsonl", RED)
     run(spark, routed)
-    # As the disk is full when the third batch is planned: nothing of it is there.
+    # As after a loss of power while the third batch is matched: its pin was flushed, and its plan was not.
     forget(routed, 2)
     empty(routed, "offsets/2")
     reports, warnings = run(spark, routed)
@@ -111,7 +110,7 @@ def test_only_the_ends_of_logs_are_removed(tmp_path):
     assert sorted(path.name for path in (tmp_path / "sources/0").iterdir()) == ["8", "9.compact"]
 
 
-def test_a_plan_is_on_the_disk_before_its_batch_begins(spark, world, monkeypatch):
+def test_a_plan_is_on_the_disk_before_its_batch_is_committed(spark, world, monkeypatch):
     flushed, flush = [], os.fsync
 
     def noted(fd):
@@ -123,6 +122,6 @@ def test_a_plan_is_on_the_disk_before_its_batch_begins(spark, world, monkeypatch
     world.drop_json("a.jsonl", RED)
     run(spark, world)
     checkpoint = world.job().checkpoint.path
-    pinned = next(place for place, name in enumerate(flushed) if "/pins/" in name)
+    committed = next(place for place, name in enumerate(flushed) if "/_commits/" in name)
     plan = {str(checkpoint / name) for name in ("metadata", "offsets/0")}
-    assert plan <= set(flushed[:pinned])
+    assert plan <= set(flushed[:committed])

@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import threading
 
 import pytest
@@ -15,7 +14,7 @@ from selectroute.spark import Job, JobError, check
 from selectroute.spark.folder import OutputFolder
 from selectroute.spark.job import OtherJobError
 from selectroute.spark.job_administration import JobFolder
-from selectroute.spark.sources.checkpoint import SourceError, local_folder
+from selectroute.spark.sources.checkpoint import SourceError
 from selectroute.storage import Location
 from selectroute.storage.lease import is_owned
 
@@ -211,12 +210,3 @@ def test_a_stream_is_named_after_its_output_folder_unless_it_is_given_a_name(tmp
     assert Job.of(*folders, tmp_path / ("x" * 200)).name == "x" * 128
     assert Job.of(*folders, "s3://bucket", table_format="delta").name == "stream"
     assert Job.of(*folders, tmp_path / "out", name="flights of the day").name == "flights of the day"
-
-
-def test_folders_are_paths_or_file_uris():
-    assert str(local_folder("file:///a%20b/c")) == "/a b/c"
-    assert str(local_folder("file:/a")) == "/a"
-    assert str(local_folder("/a%20b")) == "/a%20b"
-    assert str(local_folder("a")) == os.path.join(os.getcwd(), "a")
-    with pytest.raises(SourceError, match="not on a mounted file system"):
-        local_folder("s3a://bucket/x")

@@ -1,6 +1,7 @@
 """Dead letters that are replayed: which messages, to whom, once, through any crash, and with a trace."""
 
 import os
+import threading
 from collections import Counter
 
 import pyarrow as pa
@@ -133,6 +134,18 @@ def test_a_request_is_for_the_dead_letters_that_there_are_when_it_is_made(world)
 
 
 @ON_EVERY_STORAGE
+def test_letters_of_a_batch_that_is_not_published_yet_are_replayed(world, monkeypatch):
+    router = world.router(max_message_bytes=SHORT)
+    asked = threading.Event()
+    publish, finish = router.commits.tables.publish, router.commits.finish
+    monkeypatch.setattr(router.commits.tables, "publish", lambda *batch: (asked.wait(60), publish(*batch)))
+    router.route(0, [world.drop_json("0.jsonl", LONG)], "q")
+    monkeypatch.setattr(router.commits, "finish", lambda: (asked.set(), finish()))
+    make_request(world.root / "out", ReplayFilterSpec())
+    (report,) = replay(router)
+    assert report.counts.messages == 1
+
+
 def test_a_file_as_a_whole_is_replayed_with_all_its_messages(world):
     text = b'{"properties": {"color": "red"}}\n{\n{"properties": {}}\n'
     paths = [world.drop_bytes("a.log", text), world.drop_json("b.jsonl", RED)]

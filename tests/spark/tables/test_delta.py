@@ -44,7 +44,9 @@ def filled(world, batches=3, **options):
 
 
 def add(world, router, batch):
-    return router.route(batch, [world.drop_json(f"{batch}.jsonl", RED, BLUE, {}, "{")], "q")
+    report = router.route(batch, [world.drop_json(f"{batch}.jsonl", RED, BLUE, {}, "{")], "q")
+    router.commits.finish()
+    return report
 
 
 def table(world, sink="deliveries", **options):
@@ -321,18 +323,18 @@ def test_a_log_that_has_lost_its_newest_entries_gets_them_again(delta):
 def test_what_a_batch_needs_is_flushed_before_it_is_done(delta, monkeypatch):
     """The log entry and its folder, after the files and the commit."""
     router = filled(delta, 1)
-    synced = []
+    synced, output = [], delta.output
     fsync = os.fsync
 
     def noting(descriptor):
-        synced.append(os.path.relpath(os.readlink(f"/proc/self/fd/{descriptor}"), delta.output))
+        synced.append(os.path.relpath(os.readlink(f"/proc/self/fd/{descriptor}"), output))
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", noting)
     add(delta, router, 1)
     named = f"deliveries/_delta_log/.{log_files(delta, 'deliveries').entries()[-1]:020d}"
     (data,) = (name for name in synced if name.startswith("deliveries/part-1-"))
-    commit = next(n for n, name in enumerate(synced) if name.startswith("_commits/.1.json"))
+    commit = next(n for n, name in enumerate(synced) if name.startswith("_commits/.1-"))
     (entry,) = (name for name in synced if name.startswith(named))
     order = [synced.index(data), synced.index("deliveries"), commit, synced.index(entry)]
     assert order == sorted(order)

@@ -57,7 +57,7 @@ body error: error reading a body from connection: end of file before message len
     [
         ("__init__", lambda tables: tables.prepare()),
         ("transaction_version", lambda tables: tables.unpublished([0], [])),
-        ("vacuum", lambda tables: tables.remove_strays([])),
+        ("vacuum", lambda tables: tables.remove_strays()),
         ("get_add_actions", lambda tables: tables.live("deliveries")),
     ],
 )

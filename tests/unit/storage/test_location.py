@@ -104,6 +104,7 @@ def test_json_that_has_changed_is_damaged(tmp_path):
 class Careless(LocalStorage):
     """Storage that ignores a condition, as some stores that speak S3 do."""
 
+    local = False
     ignored: str
 
     def put_new(self, key, data):

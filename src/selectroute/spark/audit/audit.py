@@ -218,7 +218,7 @@ def _check_files(checker: Checker, commits: Commits, commit: Commit, report: Aud
     """Compare the published files of a batch with its commit."""
     batch = commit["batch"]
     # Checked first: files that are published afterwards are in place.
-    pending = commits.is_pending(commit)
+    pending = commits.is_pending(batch)
     if pending:
         report.pending.append(batch)  # committed; the job publishes it, or its next start
     checked = checker.check(batch, commit["files"], pending)
@@ -233,7 +233,7 @@ def _check_accounting(commits: Commits, known: Iterable[Commit], report: Audit) 
     """Compare ``accounting.jsonl`` with the commits. Later batches have lines, too, and one that is not yet
     published may have none.
     """
-    done = [commit for commit in known if not commits.is_pending(commit)]
+    done = [commit for commit in known if not commits.is_pending(commit["batch"])]
     # In remote storage the file is written once in a while.
     wanted = {commit["batch"]: commits.line(commit) for commit in done}
     path = commits.output / "accounting.jsonl"

@@ -25,7 +25,7 @@ from selectroute.spark.batch.commits import Commits
 from selectroute.spark.batch.pins import Pin, PinError
 from selectroute.spark.batch.router import Router
 from selectroute.spark.folder import OutputFolder
-from selectroute.spark.job import PARQUET, Commit, Job, JobError, job_record
+from selectroute.spark.job import Commit, Job, JobError, formats_in, job_record
 from selectroute.spark.sources.open_source import source_of
 from selectroute.spark.sources.source import Source
 from selectroute.spark.tables.schemas import DEAD_LETTERS, DELIVERIES, SCHEMAS, SINKS, UNROUTED, decoded
@@ -162,7 +162,7 @@ class Reruns:
         for name, folder in (("output", job.output), ("input", job.input), ("snapshots", job.snapshots)):
             if isinstance(folder, Location) and into.is_in(folder):
                 raise JobError(f"{into} is in the {name} folder {folder} of the job: choose another")
-        if job.table_format == PARQUET and not into.is_local:
+        if job.table_format not in formats_in(into):
             raise JobError(
                 f"{into} is in remote storage, where outcomes are Delta tables, and those of the job are "
                 "Parquet files: choose a folder on a mounted file system"

@@ -8,7 +8,8 @@
     accounting.jsonl          one line per commit, made from the commits
 
 Up to the commit a crash leaves only staged files, which the next start removes. After the commit the batch is
-done: the next start finishes publishing, and a repeat of the batch is skipped. Batches of the
+done: it is published behind the stream, while the next one is matched, or by the next start; a repeat of the
+batch is skipped. Batches of the
 stream are numbered from 0 up, side batches from -1 down: backfills (see ``backfill``) and replays (see
 ``replay``).
 """
@@ -17,13 +18,11 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from selectroute.durable import disk
 from selectroute.selector.sentences import counted
 from selectroute.spark.job import CommitError
 from selectroute.spark.tables.open_tables import open_tables
@@ -33,7 +32,6 @@ from selectroute.storage import Location
 from selectroute.storage.location import Where
 
 _STAGED = re.compile(r"(-?\d+)-[0-9a-f]{32}")
-_DONE = ".done"
 _THREADS = 16
 _SIDE_BATCH = re.compile(r"-[1-9]\d*")
 STREAM = "stream"
@@ -54,10 +52,10 @@ class Commits:
         self._staging = folder / "_staging"
         self._accounting = folder / "accounting.jsonl"
         self._lowest: int | None = None
-        # Of remote storage: what is shown in the tables behind the stream, and the lines of the accounting.
         self._publishing = ThreadPoolExecutor(1, "selectroute-publish")
         self._published: Future[None] | None = None
         self._pending: set[str] = set()
+        # Of the accounting, as long as lines are not appended to the file.
         self._lines: list[str] | None = None
 
     def prepare(self) -> list[str]:
@@ -72,10 +70,10 @@ class Commits:
         repaired = self.tables.prepare()
         left: dict[int, dict[str, Any]] = {}
         for staged in self._staging.folders():
-            named = _STAGED.fullmatch(staged.name.removesuffix(_DONE))
+            named = _STAGED.fullmatch(staged.name)
             if named is None:
                 continue
-            commit = None if staged.name.endswith(_DONE) else self.read(int(named[1]))
+            commit = self.read(int(named[1]))
             if commit is not None and commit["staging"] == staged.name:
                 left[commit["batch"]] = commit
             else:
@@ -87,15 +85,9 @@ class Commits:
                 left[batch] = commit
         # In order, which tables and consumers of queues and topics rely on.
         for commit in sorted(left.values(), key=_order):
-            self._publish(commit)
-        if self.output.is_local:
-            commits = [*self.all()]
-            self._rebuild_accounting(commits)
-            kept = {file["path"] for commit in commits for file in commit["files"]}
-        else:
-            self._complete_accounting()
-            kept = set()  # all of what is committed is in the tables by now
-        self.tables.remove_strays(kept)
+            self._show(commit)
+        self._complete_accounting()
+        self.tables.remove_strays()
         return repaired
 
     def batches(self) -> list[int]:
@@ -107,7 +99,7 @@ class Commits:
         return sorted((int(stem) for stem in self._stems() if _SIDE_BATCH.fullmatch(stem)), reverse=True)
 
     def _stems(self) -> list[str]:
-        names = (file.name for file in self._commits.files())
+        names = self._commits.names()
         return [name.removesuffix(".json") for name in names if name.endswith(".json")]
 
     def next_side_batch(self) -> int:
@@ -147,6 +139,7 @@ class Commits:
 
         Raises:
             CommitError: a message is unaccounted for; nothing is committed.
+            FileExistsError: another process has committed the batch.
         """
         counts = commit["counts"]
         accounted = counts["routed"] + counts["unrouted"] + counts["dead_lettered"]
@@ -156,28 +149,20 @@ class Commits:
                 f"{accounted} ({counts['routed']} routed, {counts['unrouted']} unrouted, "
                 f"{counted(counts['dead_lettered'], 'dead letter')}): it was not published"
             )
-        file = self._commits / f"{commit['batch']}.json"
-        if file.is_local:
-            file.put_json(commit)
-        else:
-            # Another process may have taken the job over: of two commits of a batch, the first stands.
-            self._pending.add(commit["staging"])
-            file.put_new_json(commit)
+        # Another process may have taken the job over: of two commits of a batch, the first stands.
+        self._pending.add(commit["staging"])
+        (self._commits / f"{commit['batch']}.json").put_new_json(commit)
         if self._lowest is not None:
             self._lowest = min(self._lowest, commit["batch"])
 
     def publish(self, commit: Mapping[str, Any]) -> None:
-        """Show the batch in the tables, and append a line to ``accounting.jsonl``. Idempotent: finished steps
-        are skipped. In remote storage it is done behind the stream, and this waits for the batch before.
+        """Begin to show the batch in the tables, and to append its line to ``accounting.jsonl``, after those
+        of the batch before, for which this waits. A batch that is published is skipped.
 
-        Raises the errors of `OutcomeTables.publish`; the next start continues.
+        Raises the errors of `OutcomeTables.publish` for the batch before; the next start continues.
         """
-        if not self.is_pending(commit):
-            return
-        if self.output.is_local:
-            self._publish(commit)
-        else:
-            self.finish()
+        self.finish()
+        if commit["staging"] in self._pending:
             self._published = self._publishing.submit(self._publish, commit)
 
     def finish(self) -> None:
@@ -187,42 +172,29 @@ class Commits:
             published.result()
 
     def _publish(self, commit: Mapping[str, Any]) -> None:
-        staging = self.staging(commit)
-        if not self.output.is_local:
-            self.tables.publish(commit, staging)
-            staging.delete_folder()
-            self._account(commit)
-            self._pending.discard(commit["staging"])
-            return
-        is_pending = staging.is_folder()
-        self.tables.publish(commit, staging)
-        if is_pending:
-            self._account(commit)
-            # Renamed first: a partly removed folder must not look unfinished.
-            done = staging.path.rename(f"{staging}{_DONE}")
-            shutil.rmtree(done, ignore_errors=True)
+        self._show(commit)
+        line = self.line(commit)
+        if self._accounting.append_line(line):
+            self._lines = None
+        elif self._lines is not None:
+            self._lines.append(line)
+        self._pending.discard(commit["staging"])
 
-    def is_pending(self, commit: Mapping[str, Any]) -> bool:
-        """Return whether a committed batch is not yet published and accounted. In remote storage a reader
-        cannot see this: it takes the newest batch for not published until the accounting has it.
+    def _show(self, commit: Mapping[str, Any]) -> None:
+        staging = self.staging(commit)
+        self.tables.publish(commit, staging)
+        staging.delete_folder()
+
+    def is_pending(self, batch: int) -> bool:
+        """Return whether the job, another process, may not have published a committed batch yet: it is one of
+        the two newest, and not accounted for.
         """
-        if self.output.is_local:
-            return self.staging(commit).is_folder()
-        if self._lines is not None:
-            return commit["staging"] in self._pending
-        batch = commit["batch"]
-        is_newest = batch == (max(self.batches()) if batch >= 0 else min(self.side_batches()))
-        return is_newest and batch not in self._accounted()[1]
+        later = batch + 2 if batch >= 0 else batch - 2
+        return not self.is_committed(later) and batch not in self._accounted()[1]
 
     def staging(self, commit: Mapping[str, Any]) -> Location:
         """Return the staging folder of a commit, which exists until the batch is published and accounted."""
         return self._staging / str(commit["staging"])
-
-    def _account(self, commit: Mapping[str, Any]) -> None:
-        if self._accounting.is_local:
-            disk.append_line(self._accounting.path, self.line(commit))
-        elif self._lines is not None:
-            self._lines.append(self.line(commit))
 
     def write_accounting(self) -> None:
         """Write the accounting, where lines can't be appended to a file."""
@@ -232,15 +204,6 @@ class Commits:
             if entry is None or entry.size != len(data):
                 self._accounting.put(data)
 
-    def _rebuild_accounting(self, commits: Sequence[Mapping[str, Any]]) -> None:
-        data = _text(self.line(commit) for commit in sorted(commits, key=_order))
-        try:
-            same = self._accounting.read() == data  # bytes, because a damaged file may not be text
-        except FileNotFoundError:
-            same = False
-        if not same:
-            self._accounting.put(data)
-
     def _complete_accounting(self) -> None:
         """Add the lines of batches that are committed and not accounted for; reads no other commits."""
         lines, known = self._accounted()
@@ -248,7 +211,8 @@ class Commits:
         with ThreadPoolExecutor(_THREADS) as threads:
             commits = [commit for commit in threads.map(self.read, missing) if commit is not None]
         self._lines = lines + [self.line(commit) for commit in sorted(commits, key=_order)]
-        self.write_accounting()
+        if commits or not self._accounting.exists():
+            self._accounting.put(_text(self._lines))
 
     def _accounted(self) -> tuple[list[str], set[int]]:
         """Return the lines of the accounting, and their batches; none if the file is damaged or missing."""

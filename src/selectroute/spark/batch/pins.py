@@ -45,8 +45,8 @@ class Revision(NamedTuple):
 
 
 class NewestRevision:
-    """Newest revision of a folder. In remote storage a thread looks for it each second, from the first use
-    on, so that it is at most a second or two old; on a mounted file system it is looked for when needed.
+    """Newest revision of a folder. A mounted folder is looked at when it is asked for. For remote storage a
+    thread looks each second, from the first use on, so that what is returned is at most a second or two old.
 
     All that a job does by the newest revision asks here. What is returned never goes back, unless the folder
     does: a batch of the stream has at least the revision that a backfill before it was planned with.
@@ -54,6 +54,7 @@ class NewestRevision:
 
     def __init__(self, snapshots: Location) -> None:
         self._snapshots = snapshots
+        self._looks_ahead = not snapshots.is_local
         self._known: Revision | None = None
         self._looked = 0.0
         self._guard = threading.Lock()
@@ -64,7 +65,7 @@ class NewestRevision:
 
     def get(self) -> Revision:
         """Return the newest revision. Raises `SnapshotError`."""
-        if self._snapshots.is_local:
+        if not self._looks_ahead:
             return self._look()
         known = self._fresh()
         if known is None:
@@ -78,7 +79,7 @@ class NewestRevision:
 
     def number(self) -> int:
         """Return the newest revision without its digest. Raises `SnapshotError`."""
-        return latest_revision(self._snapshots) if self._snapshots.is_local else self.get().number
+        return self.get().number if self._looks_ahead else latest_revision(self._snapshots)
 
     def close(self) -> None:
         """End the thread, and wait some seconds for its last answer: a client of HDFS aborts a process that
@@ -191,7 +192,7 @@ def pin(
         pinned = _newest(batch, pins, snapshots, query, find())
     content = pinned.to_json()
     # Where another process may have taken the job over, of two pins the first stands.
-    write(lambda: path.put_json(content) if path.is_local else path.put_new_json(content))
+    write(lambda: path.put_new_json(content))
     return pinned
 
 
@@ -204,9 +205,8 @@ def _newest(batch: int, pins: Location, snapshots: Location, query: str, newest:
             f"routed with revision {previous.revision}: revisions only increase; publish the older state "
             "again as a new revision"
         )
-    # The lease first: it keeps the files whose digest is read. In remote storage to look at it is a round
-    # trip, and the batch before has it.
-    if snapshots.is_local or previous is None or previous.revision != revision:
+    # The lease first: it keeps the files whose digest is read. The batch before has written the same one.
+    if previous is None or previous.revision != revision:
         lease(snapshots, query, revision)
     return Pin(batch, revision, newest.digest)
 
@@ -299,14 +299,12 @@ def write_plan(pins: Location, plan: Plan) -> None:
     """Write a new plan durably; decisions and digests that followed another one go.
 
     Raises:
-        FileExistsError: in remote storage, another process has taken the job over, and planned the batch.
+        FileExistsError: another process has taken the job over, and planned the batch.
     """
     pins.make_folder()
     path = _path(pins, plan.batch)
-    is_known = path.exists()
-    if is_known:
+    if path.exists():
         _forget(pins, plan.batch)
-    if is_known or path.is_local:
         path.put_json(plan.to_json())
     else:
         path.put_new_json(plan.to_json())

@@ -61,9 +61,10 @@ _MOST_REMOVALS: Final = 100
 class Ahead:
     """Writes that go on while a batch is matched, of one batch at a time, and removals of the batches before.
 
-    In remote storage each write is a round trip. The plan and the pin of a batch are only needed if the batch
-    is put, sent or committed: until then its tasks can read and match. What a batch leaves behind, such as
-    its plan once it is published, is removed while the next ones are made, and nothing waits for that.
+    Each write waits for a disk, or for a round trip to remote storage. The plan and the pin of a batch are
+    only needed if the batch is put, sent or committed: until then its tasks can read and match. What a batch
+    leaves behind, such as its plan once it is published, is removed while the next ones are made, and nothing
+    waits for that.
     """
 
     def __init__(self) -> None:
@@ -223,7 +224,7 @@ class Router:
         if committed is not None:
             self._check_same(committed, batch_input.record())
             return self._skip(committed)
-        pinned = pin(batch, self._pins, self.job.snapshots, query, self._newest.get, self._write_ahead)
+        pinned = pin(batch, self._pins, self.job.snapshots, query, self._newest.get, self.ahead.start)
         clock.lap("pin")
         settings = BatchSettings(lambda _: reference(pinned, self.job.snapshots), self.job.policy)
         return self.write(pinned, batch_input, clock, query, settings)
@@ -244,18 +245,6 @@ class Router:
         self.ahead.forget()
         self.commits.finish()
         self.commits.write_accounting()
-
-    def _write_ahead(self, write: Callable[[], None]) -> None:
-        if self.job.output.is_local:
-            write()
-        else:
-            self.ahead.start(write)
-
-    def _remove(self, removal: Callable[[], None]) -> None:
-        if self.job.output.is_local:
-            removal()
-        else:
-            self.ahead.remove(removal)
 
     def _wait_ahead(self, batch: int) -> None:
         """Wait until plan and pin of a batch are written. Raises OtherJobError, CommitError."""
@@ -362,7 +351,7 @@ class Router:
             raise self._taken(batch) from error
         clock.lap("commit")
         self.commits.publish(commit)
-        self._remove(partial(remove_plan, self._pins, batch))
+        self.ahead.remove(partial(remove_plan, self._pins, batch))
         clock.lap("publish")
         return replace(
             self._report(commit),
@@ -420,7 +409,7 @@ class Router:
         of_topics = self._kafka.topics(topics, is_side) if self._kafka is not None and topics else {}
         tasks = batch_input.plan(self.source.tasks)
         plan = Plan(batch, pinned.revision, pinned.digest, tasks, of_topics, lengths)
-        self._write_ahead(partial(write_plan, self._pins, plan))
+        self.ahead.start(partial(write_plan, self._pins, plan))
         return plan
 
     def _check_policy(self, batch: int, outcome: Outcome) -> None:

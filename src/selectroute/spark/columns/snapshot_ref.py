@@ -147,7 +147,7 @@ def lease(snapshots: Location, query: str, revision: int) -> None:
         if current is None or current.get("revision") != revision:
             path.parent.make_folder()
             path.put_json({"query": query, "revision": revision})
-            if not snapshots.is_local and floor(snapshots) > revision:
+            if floor(snapshots) > revision:
                 raise SnapshotError(f"revision {revision} in {snapshots} is being removed")
     except OSError as error:
         raise SnapshotError(

@@ -19,10 +19,10 @@ from selectroute.spark.columns.snapshot_ref import SnapshotRef, open_once, refer
 from selectroute.spark.frames.route import SNAPSHOT, SUBSCRIPTIONS, warn_of_extended
 from selectroute.spark.job import MAX_MESSAGE_BYTES
 from selectroute.spark.session import Batches, run_tasks, task_numbers
-from selectroute.spark.sources.checkpoint import local_folder
 from selectroute.spark.sources.files.reader import DeadLetterBatch, MessageBatch, read
 from selectroute.spark.sources.files.splits import Split, plan
 from selectroute.spark.task.task import judge
+from selectroute.storage import Location
 
 
 def _as_rows(
@@ -97,7 +97,7 @@ def match_files(
     form = form_of(output, snapshot)
     warn_of_extended(snapshot)
     tasks = plan(
-        [local_folder(path) for path in paths], None, file_format, spark.sparkContext.defaultParallelism
+        [Location.of(path).path for path in paths], None, file_format, spark.sparkContext.defaultParallelism
     )
     schema = StructType([StructField(SUBSCRIPTIONS, TYPES[form])])
     if place:

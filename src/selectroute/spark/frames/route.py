@@ -33,7 +33,6 @@ from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import BinaryType, DataType, LongType, StructField, StructType
 
-from selectroute.durable import disk
 from selectroute.index.errors import SnapshotError
 from selectroute.index.snapshot import Snapshot
 from selectroute.index.snapshot_files import latest_revision, locked, published_digest
@@ -163,11 +162,10 @@ def _pin(folder: Location, path: Location, query: str, batch: int) -> None:
     try:
         path.put_new_json(content)
     except FileExistsError:  # another task of this micro-batch was first
-        if path.is_local:
-            disk.sync_folder(path.parent.path)  # it may not have flushed the file
-        else:  # where no lock kept it from leasing another revision
-            winner = path.read_json()
-            lease(folder, query, leased if winner is None else min(leased, int(winner["revision"])))
+        path.parent.sync()  # it may not have flushed the file
+        # Where no lock kept it from that, it has leased another revision.
+        winner = path.read_json()
+        lease(folder, query, leased if winner is None else min(leased, int(winner["revision"])))
     for number in range(batch - _KEPT, -1, -1):
         old = _path(path.parent, query, number)
         if not old.exists():
@@ -508,7 +506,7 @@ def _against(snapshot: object, df: DataFrame) -> _Against:
     check_argument(snapshot, (str, os.PathLike), "snapshot", SNAPSHOT)
     assert isinstance(snapshot, str | os.PathLike)
     folder = Location.of(snapshot).resolved()
-    if folder.is_local and partitioned_revisions(folder.path):
+    if partitioned_revisions(folder):
         return _against(PartitionedSnapshot.open(folder.path), df)
     newest = Snapshot.open(folder)
     return _Followed(str(folder), newest) if df.isStreaming else newest

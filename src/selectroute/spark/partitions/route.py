@@ -114,13 +114,13 @@ def needs_exchange(spark: SparkSession, snapshot: PartitionedSnapshot, exchange:
     return sends
 
 
-def _is_local(spark: SparkSession) -> bool:
+def _has_local_master(spark: SparkSession) -> bool:
     return str(spark.sparkContext.master).partition("[")[0] == "local"
 
 
 def _tasks(spark: SparkSession) -> int:
     """Return the number of worker processes of a machine."""
-    if _is_local(spark):
+    if _has_local_master(spark):
         return spark.sparkContext.defaultParallelism
     cores, each = (int(spark.conf.get(f"spark.{name}", "1") or 1) for name in ("executor.cores", "task.cpus"))
     return max(1, cores // each)
@@ -128,7 +128,7 @@ def _tasks(spark: SparkSession) -> int:
 
 def _memory(spark: SparkSession) -> int:
     """Return the bytes of memory where the workers run."""
-    if _is_local(spark):
+    if _has_local_master(spark):
         return machine_memory()
     conf = spark.sparkContext._jsc.sc().conf()  # the only one that reads sizes such as 1g
     heap = int(conf.getSizeAsMb("spark.executor.memory", "1g"))

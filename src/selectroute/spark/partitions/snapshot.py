@@ -46,6 +46,7 @@ from selectroute.selector.sentences import counted
 from selectroute.spark.columns.snapshot_ref import SnapshotRef, open_snapshot
 from selectroute.spark.partitions.keys import FORMAT, MessageKeys
 from selectroute.storage import Location
+from selectroute.storage.location import Where
 
 MAX_PARTITIONS = 4_096
 
@@ -200,9 +201,9 @@ def open_partitions(ref: PartitionsRef) -> PartitionedSnapshot:
     return opened
 
 
-def partitioned_revisions(folder: Path) -> list[int]:
+def partitioned_revisions(folder: Where) -> list[int]:
     """Return the revisions published in partitions in a folder, ascending."""
-    names = os.listdir(folder) if folder.is_dir() else []
+    names = Location.of(folder).names()
     return sorted(int(manifest[1]) for name in names if (manifest := _MANIFEST.fullmatch(name)))
 
 

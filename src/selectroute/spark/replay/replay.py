@@ -159,6 +159,7 @@ class Replays(SideBatches):
         return left
 
     def _candidates(self, request: Request) -> list[int]:
+        self._commits.finish()  # the letters of the newest batch may not be in the table yet
         done = self._history.handled[request.id] | self._without_letters[request.id]
         open_ = batches_with_letters(self._job.output) - done
         candidates = (batch for batch in open_ if request.means(batch) and self._commits.is_committed(batch))

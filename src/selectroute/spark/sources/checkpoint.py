@@ -1,4 +1,4 @@
-"""Logs in Spark's checkpoint, and folders of files as jobs name them.
+"""Logs in Spark's checkpoint.
 
 ``offsets/<batch>`` has a line for each source, in the order of the query: the end of the batch there, in the
 source's own form. The end of the previous batch is the start. Spark writes the file before the batch begins,
@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Final
 
 from selectroute.selector.errors import SelectRouteError
-from selectroute.storage import Location
 
 
 class SourceError(SelectRouteError):
@@ -24,18 +23,6 @@ class SourceError(SelectRouteError):
 
 class SourceNotFoundError(SourceError):
     """Missing input folder or topic."""
-
-
-def local_folder(folder: str | os.PathLike[str]) -> Path:
-    """Return the absolute path of a folder, given as a path or a ``file:`` URI.
-
-    Raises:
-        SourceError: the URI is of another kind. Folders must be mounted: renames in them must be atomic.
-    """
-    where = Location.of(folder)
-    if not where.is_local:
-        raise SourceError(f"{where} is not on a mounted file system: give a path, or a file: URI")
-    return where.path
 
 
 def spark_path(path: str | os.PathLike[str]) -> str:
@@ -64,6 +51,13 @@ def log_files(folder: Path) -> list[tuple[int, Path]]:
         if number.isdecimal():
             files.append((int(number), path))
     return sorted(files)
+
+
+def source_logs(checkpoint: Path) -> dict[int, Path]:
+    """Return the log of each source of the query, by its number."""
+    folder = checkpoint / "sources"
+    paths = folder.iterdir() if folder.is_dir() else ()
+    return {int(path.name): path for path in sorted(paths) if path.name.isdecimal() and path.is_dir()}
 
 
 def log_lines(path: Path) -> list[str]:

@@ -38,7 +38,7 @@ from selectroute.spark.columns.frame_input import NO_POSITION, FrameInput, Posit
 from selectroute.spark.destinations.destination import StoppingError, names_of
 from selectroute.spark.destinations.kafka.topics import KafkaTopics, check_cluster, check_topics
 from selectroute.spark.destinations.queues.queues import JobQueues, check_queues
-from selectroute.spark.folder import OutputFolder, flush_plan
+from selectroute.spark.folder import OutputFolder
 from selectroute.spark.job import Job
 from selectroute.spark.session import quick_checkpoint, wait_for_sources
 from selectroute.spark.sources.checkpoint import spark_path
@@ -243,7 +243,7 @@ class FanOut:
         """Start the query, which goes on where its checkpoint is."""
         with quick_checkpoint(self.spark):
             self.query = writer.start()
-            if isinstance(self.job.input, Location) and self.job.input.is_local:
+            if isinstance(self.job.input, Location):
                 wait_for_sources(self.query)
         if self._stopping.is_set():  # before there was a query to stop
             self.query.stop()
@@ -341,7 +341,8 @@ class FanOut:
                     raise StoppingError(f"the job stopped before batch {batch}")
                 query = self._folder.bind()
                 inputs = self._source.planned(self._folder.checkpoint, batch, frame)
-                self._keep_plan(batch)
+                ahead = self._router.ahead
+                ahead.start(partial(keep, self._folder.job.checkpoint, ahead.remove))
                 if self._upkeep is not None:
                     self._upkeep.begin()
                 report = self._router.route(batch, inputs, query)
@@ -360,15 +361,6 @@ class FanOut:
             raise
         finally:
             self._idle.set()
-
-    def _keep_plan(self, batch: int) -> None:
-        """Make the plan of a batch durable, before anything is written for the batch."""
-        checkpoint = self._folder.job.checkpoint
-        if checkpoint.is_local:
-            flush_plan(checkpoint.path, batch)
-        else:
-            ahead = self._router.ahead
-            ahead.start(partial(keep, checkpoint, ahead.remove))
 
     def _open_tokens(self, kafka: KafkaTopics) -> None:
         """Open the topic of the job's commit tokens, if it is needed. It must exist if a batch may have been
@@ -477,8 +469,7 @@ def check(job: Job, registry: SubscriptionRegistry | None = None) -> None:
     if isinstance(job.input, Location):
         check_folder(job.input)
     for folder in (job.output, job.checkpoint, job.snapshots / "leases"):
-        if not folder.is_local:
-            folder.check_writable()
+        folder.check_writable()
     try:
         latest_revision(job.snapshots)
     except SnapshotNotFoundError as error:

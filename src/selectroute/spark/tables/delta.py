@@ -19,7 +19,7 @@ known to any of them on.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 from typing import Any
@@ -28,7 +28,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import Transaction
 
-from selectroute.durable import disk
 from selectroute.selector.sentences import counted
 from selectroute.spark.folder import identity
 from selectroute.spark.job import COMPACT_EVERY, TABLE_RETENTION_HOURS, JobError
@@ -109,8 +108,8 @@ class DeltaTables:
         if self._output.is_local:  # elsewhere a file was there, whole, when its task reported it
             for file in files:
                 check_size(self._output / file["sink"] / file["path"], file["size"])
-            for sink in {file["sink"] for file in files}:
-                disk.sync_folder((self._output / sink).path)
+        for sink in {file["sink"] for file in files}:
+            (self._output / sink).sync()
         return [
             in_commit(file, f"{file['sink']}/{file['path']}") | {"offsets": file["offsets"]} for file in files
         ]
@@ -130,11 +129,10 @@ class DeltaTables:
         if errors:
             raise errors[0]
 
-    def remove_strays(self, named: Collection[str]) -> None:
+    def remove_strays(self) -> None:
         """Remove files of failed attempts from the folders of the tables."""
-        names = {path.partition("/")[2] for path in named}
         for table in self._tables.values():
-            waiting(self._output, partial(table.remove_strays, names))
+            waiting(self._output, table.remove_strays)
 
     def maintain(self, should_stop: Callable[[], bool], is_busy: Callable[[], bool] = lambda: False) -> None:
         """Merge small files, remove old ones, make checkpoints and cut the log, where it is due."""

@@ -31,7 +31,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
@@ -41,9 +41,7 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Sc
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
-from selectroute.durable import disk
 from selectroute.spark.job import CommitError, JobError, OtherJobError
-from selectroute.spark.tables.parquet import opened_by_arrow
 from selectroute.spark.tables.parquet_file import ParquetFile
 from selectroute.spark.tables.schemas import REPEATING, WITH_BATCH, decoded
 from selectroute.storage import DeniedError, Location, StorageError, UnreachableError
@@ -159,7 +157,7 @@ def merge(folder: Location, sink: str, plan: Merge, should_stop: Callable[[], bo
 def _row_groups(folder: Location, sink: str, files: Iterable[LiveFile]) -> Iterator[pa.Table]:
     schema = WITH_BATCH[sink]
     for file in files:
-        with opened_by_arrow(folder / file.path) as data:
+        with (folder / file.path).opened_by_arrow() as data:
             parquet = pq.ParquetFile(data, read_dictionary=REPEATING[sink])
             for number in range(parquet.num_row_groups):
                 yield parquet.read_row_group(number).select(schema.names).cast(schema)
@@ -206,8 +204,8 @@ _POINTER = re.compile(rb'\{.*"version":\s*(\d+).*\}\s*', re.DOTALL)
 _TEMPORARY = re.compile(r".*#\d+|\..*-[0-9a-f]{8}\.tmp")
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
 _STORAGE_ERROR = re.compile(
-    r"Generic (S3|GCS|MicrosoftAzure|HdfsObjectStore|URL)|HTTP error|error sending request|ObjectStore|denied"
-    r"|operation lacked"
+    r"Generic (S3|GCS|MicrosoftAzure|HdfsObjectStore|URL)|HTTP error|error sending request|ObjectStore"
+    r"|denied(?! \(os error)|operation lacked"
 )
 _REFUSED = re.compile(r"operation lacked|40[13] (Forbidden|Unauthorized)")
 _DENIED = re.compile(
@@ -471,8 +469,7 @@ class OutcomeTable:
 
     def _replace(self, plan: Merge, report: Mapping[str, Any]) -> None:
         """Replace the files of a merge by the merged file, of which this is the report."""
-        if self.folder.is_local:
-            disk.sync_folder(self.folder.path)
+        self.folder.sync()
         now = _milliseconds()
         firsts, lasts = [file.first for file in plan.files], [file.last for file in plan.files]
         add = _add(report, is_new=False, batch=(min(firsts), max(lasts)))
@@ -515,7 +512,7 @@ class OutcomeTable:
                 other.update_incremental()
             other.create_checkpoint()
         self._checkpoint = other.version()
-        self._flush([self.log / f"{self._checkpoint:020d}.checkpoint.parquet", self.log / _LAST])
+        self.log.sync((f"{self._checkpoint:020d}.checkpoint.parquet", _LAST))
         self._cut()
         with self._lock:
             # It keeps the files of each transaction that it has seen, and goes through all.
@@ -530,9 +527,9 @@ class OutcomeTable:
                 if version < first:
                     file.delete()
 
-    def remove_strays(self, named: Collection[str]) -> None:
-        """Remove files that are neither in the table, nor in an earlier version of it, nor ``named``."""
-        kept = {file.path for file in self.live()} | set(named)
+    def remove_strays(self) -> None:
+        """Remove files that are neither in the table, nor in an earlier version of it."""
+        kept = {file.path for file in self.live()}
         with self._current("be cleaned") as table:
             removed = table.vacuum(0, dry_run=True, enforce_retention_duration=False)
         kept |= {os.path.basename(path) for path in removed}
@@ -540,7 +537,7 @@ class OutcomeTable:
             if level_of(file.name) is not None and file.name not in kept:
                 file.delete()
 
-    # ---- its log on a local disk
+    # ---- its log
 
     def entry(self, version: int) -> Location:
         """Return the location of an entry."""
@@ -563,8 +560,6 @@ class OutcomeTable:
 
     def torn(self) -> list[Location]:
         """Return what a loss of power has torn at the end of the log, and what it makes useless."""
-        if not self.folder.is_local or not self.log.is_folder():
-            return []
         bad = list(itertools.takewhile(_is_unreadable, reversed(self._files(_CHECKPOINT).values())))
         torn = [*itertools.takewhile(_is_torn, reversed(self._files(_ENTRY).values())), *bad]
         last = self.log / _LAST
@@ -581,22 +576,15 @@ class OutcomeTable:
     def _repair(self) -> list[Location]:
         """Remove what is torn, and files of writes that did not end; return the former."""
         torn = self.torn()
-        if self.folder.is_local:
-            for file in (*torn, *(file for file in self.log.files() if _TEMPORARY.fullmatch(file.name))):
-                file.delete()
-            disk.sync_folder(self.log.path)
+        for file in (*torn, *(file for file in self.log.files() if _TEMPORARY.fullmatch(file.name))):
+            file.delete()
+        self.log.sync()
         return torn
 
     def _flush_from(self, version: int) -> None:
         """Flush the entry of this version, and those that follow it."""
         entries = (self.entry(number) for number in itertools.count(version))
-        self._flush(itertools.takewhile(Location.exists, entries))
-
-    def _flush(self, files: Iterable[Location]) -> None:
-        if self.folder.is_local:
-            for file in files:
-                disk.sync(file.path)
-            disk.sync_folder(self.log.path)
+        self.log.sync(entry.name for entry in itertools.takewhile(Location.exists, entries))
 
     # ---- read
 
@@ -644,7 +632,7 @@ class OutcomeTable:
             if isinstance(error, OSError) and error.errno is not None:
                 raise
             failed, text = f"the Delta table {self.folder} cannot {action}", str(error)
-            if not self.folder.is_local and _STORAGE_ERROR.search(text):
+            if _STORAGE_ERROR.search(text):
                 raise _storage_error(error, failed) from error
             if (number := _OS_ERROR.search(text)) is not None:
                 raise OSError(int(number[1]), os.strerror(int(number[1])), str(self.folder)) from error
@@ -658,7 +646,7 @@ def _newest(table: DeltaTable, app: str) -> int:
 
 def table_options(folder: Location) -> dict[str, str] | None:
     """Return what the library needs to be told of a storage; None for what it finds by itself."""
-    return None if folder.is_local else delta_options(str(folder))
+    return delta_options(str(folder)) or None
 
 
 def _of_commit(
@@ -702,7 +690,10 @@ def _is_torn(entry: Location) -> bool:
 
 def _is_unreadable(checkpoint: Location) -> bool:
     try:
-        pq.read_table(checkpoint.path, partitioning=None)
+        with checkpoint.opened_by_arrow() as file:
+            pq.read_table(file)
+    except StorageError:
+        raise
     except (pa.ArrowException, OSError):
         return True
     return False

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +82,7 @@ class ParquetTables:
                     raise CommitError(f"{target} exists, but was not written by this job: move it away")
                 disk.rename(staged, target)
 
-    def remove_strays(self, named: Collection[str]) -> None:
+    def remove_strays(self) -> None:
         """Do nothing: they are in the staging folders."""
 
     def maintain(self, should_stop: Callable[[], bool], is_busy: Callable[[], bool] = lambda: False) -> None:
@@ -154,11 +154,6 @@ class ParquetChecker:
                     yield batch, f"{name} is in no commit"
 
 
-def opened_by_arrow(file: Location) -> Any:
-    """Open a file for Arrow to read. Raises OSError."""
-    return pa.OSFile(str(file), "rb") if file.is_local else pa.PythonFile(file.open(), "r")
-
-
 def files_of_sink(files: Files, sink: str) -> list[Mapping[str, Any]]:
     """Return the files of a commit that are of one sink."""
     return [file for file in files if file["path"].startswith(f"{sink}/")]
@@ -180,7 +175,7 @@ def read_file(
     """
     try:
         # Opened as a file: from a path, Arrow would make a column of the folder's name.
-        file = ds.ParquetFileFormat().make_fragment(opened_by_arrow(path))
+        file = ds.ParquetFileFormat().make_fragment(path.opened_by_arrow())
         wanted = None if batch is None else ds.field("batch") == batch
         most = _FEW if sink == DEAD_LETTERS else _MANY
         rows = file.to_batches(
@@ -241,7 +236,7 @@ def _sha256(path: Location) -> str:
 
 def _rows(path: Location) -> int | None:
     try:
-        with opened_by_arrow(path) as file:
+        with path.opened_by_arrow() as file:
             rows: int = pq.read_metadata(file).num_rows
     except (pa.ArrowException, OSError):
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import uuid
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -48,7 +47,7 @@ class OutputFiles:
 
 
 class ParquetFile:
-    """Parquet file that is created with its first rows. In remote storage it is first a file of this machine.
+    """Parquet file that is created with its first rows, as a draft on this machine.
 
     Args:
         target: the file, which does not exist.
@@ -59,11 +58,7 @@ class ParquetFile:
     def __init__(self, target: Location, sink: str, schema: pa.Schema) -> None:
         self.sink = sink
         self.target = target
-        self._path = (
-            target.path
-            if target.is_local
-            else Path(tempfile.gettempdir(), f"selectroute-{uuid.uuid4().hex}.parquet")
-        )
+        self._draft: Path | None = None
         self.rows = 0
         self._schema = schema
         self._file: DigestingFile | None = None
@@ -78,7 +73,8 @@ class ParquetFile:
     def write_table(self, table: pa.Table) -> None:
         """Write a table of the file's schema as a row group."""
         if self._parquet is None:
-            self._file = DigestingFile(self._path)
+            self._draft = self.target.draft()
+            self._file = DigestingFile(self._draft)
             self._parquet = pq.ParquetWriter(
                 pa.PythonFile(self._file, mode="w"),
                 self._schema,
@@ -106,13 +102,11 @@ class ParquetFile:
         """Flush the file and return its sink, path (the name), rows, size, sha256, and the smallest and
         largest of its offsets; None if there were no rows.
         """
-        if self._parquet is None or self._file is None:
+        if self._parquet is None or self._file is None or self._draft is None:
             return None
         self._parquet.close()
         self._file.close()
-        if not self.target.is_local:
-            self.target.storage.upload(self._path, self.target.key)
-            self._path.unlink()
+        self.target.upload(self._draft)
         return {
             "sink": self.sink,
             "path": self.target.name,
@@ -124,7 +118,7 @@ class ParquetFile:
 
     def discard(self) -> None:
         """Remove the file, if there is one. On a disk that fails it stays, for the next start to remove."""
-        if self._file is not None:
+        if self._draft is not None:
             with suppress(OSError, StorageError):
-                self._path.unlink(missing_ok=True)
                 self.target.delete()
+                self.target.discard(self._draft)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -76,8 +76,8 @@ class OutcomeTables(Protocol):
             CommitError: the table cannot take the batch.
         """
 
-    def remove_strays(self, named: Collection[str]) -> None:
-        """Remove the files of failed attempts: those that no table has, and whose path no commit names."""
+    def remove_strays(self) -> None:
+        """Remove the files of failed attempts, when all that is committed is published."""
 
     def maintain(self, should_stop: Callable[[], bool], is_busy: Callable[[], bool] = lambda: False) -> None:
         """Do what is due to keep the tables fast, and return soon once ``should_stop``. What costs much waits

@@ -146,12 +146,9 @@ class Sinks:
         """Write the remaining rows, flush the files and return the reports of `ParquetFile.close`."""
         for sink in SINKS:
             self._write(sink)
-        writers = [self._writers[sink] for sink in SINKS]
-        if writers[0].target.is_local:
-            files = [writer.close() for writer in writers]
-        else:  # side by side: each file takes a round trip
-            with ThreadPoolExecutor(len(SINKS)) as threads:
-                files = [*threads.map(ParquetFile.close, writers)]
+        # Side by side: each file waits for a disk, or for an answer of remote storage.
+        with ThreadPoolExecutor(len(SINKS)) as threads:
+            files = [*threads.map(ParquetFile.close, self._writers.values())]
         for outgoing in self._outgoing:
             outgoing.close()
             self.counts.count_sent(outgoing.kind, outgoing.deliveries)

@@ -130,7 +130,7 @@ class FileLister(Planner):
         return listed
 
     def _entries(self) -> Iterator[_File]:
-        if self._folder.is_local and not self._folder.path.is_dir():
+        if self._folder.is_missing():
             raise UnreachableError(f"the input folder {self._folder} does not exist")
         for entry in self._folder.entries(deep=True):
             name = Location(self._folder.storage, entry.key).relative_to(self._folder)

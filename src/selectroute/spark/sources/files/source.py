@@ -48,7 +48,7 @@ from selectroute.spark.sources.planner import planned_stream
 from selectroute.spark.sources.source import Mask, Outcome, ReplayableInput, TaskAttempts
 from selectroute.spark.tables.schemas import as_written
 from selectroute.spark.task.task import InputPart, TaskSettings, run
-from selectroute.storage import Location
+from selectroute.storage import Location, StorageError
 from selectroute.storage.location import Where
 from selectroute.storage.protocol import Entry
 
@@ -216,11 +216,11 @@ class FileSource:
         return [entry and entry.size for entry in entries] == [entry.size for entry in inputs]
 
     def read_ahead(self, inputs: Sequence[PlannedFile]) -> dict[str, bytes]:
-        """Return the contents of a small batch's remote files, read side by side: they travel with its tasks.
-        What can't be read is left to the tasks, which say so; those of this machine are read as fast there.
+        """Return the contents of a small batch's files, read side by side: they travel with its tasks. What
+        can't be read is left to the tasks, which say so.
         """
         is_small = len(inputs) <= _THREADS and sum(file.size for file in inputs) <= _AHEAD_BYTES
-        if self.folder.is_local or not is_small:
+        if not is_small:
             return {}
         contents: dict[str, bytes] = {}
 
@@ -235,11 +235,8 @@ class FileSource:
 
     def _entries(self, names: Iterable[str]) -> list[Entry | None]:
         """Return the present entry of each file; None if it is gone."""
-        files = (self.folder / name for name in names)
-        if self.folder.is_local:
-            return [*map(_entry, files)]
         with ThreadPoolExecutor(_THREADS) as threads:
-            return [*threads.map(Location.entry, files)]
+            return [*threads.map(_entry, (self.folder / name for name in names))]
 
 
 class FileBatchInput:
@@ -322,9 +319,11 @@ def bound_by(binding: Binding) -> Bound:
 
 
 def _entry(file: Location) -> Entry | None:
-    """Return the entry of a file of this machine; None if it can't be read, or is a link to a folder."""
+    """Return the entry of a file; None if there is none, or none that can be read."""
     try:
-        return None if file.path.is_dir() else file.entry()
+        return file.entry()
+    except StorageError:
+        raise
     except OSError:
         return None
 
@@ -355,10 +354,9 @@ def _numbered(folder: Location) -> dict[int, Location]:
 def check_folder(folder: Where) -> None:
     """Check that an input folder exists; one in remote storage may be empty. Raises SourceNotFoundError."""
     where = Location.of(folder)
-    if not where.is_local:
-        next(iter(where.entries()), None)  # raises if the bucket is not there, or not readable
-    elif not where.path.is_dir():
+    if where.is_missing():
         raise SourceNotFoundError(f"the input folder {folder} does not exist")
+    next(iter(where.entries()), None)  # raises if it can't be read, or the bucket is not there
 
 
 def _check_rows(batch: int, splits: list[Split], rows: list[int]) -> None:

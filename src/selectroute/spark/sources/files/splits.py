@@ -118,8 +118,9 @@ def opened(split: Split) -> BinaryIO:
 
 def opened_by_arrow(split: Split) -> Any:
     """Open the file of a split for Arrow. Raises OSError."""
-    file = Location.of(split.path)
-    return pa.OSFile(os.fsencode(split.path), "rb") if file.is_local else pa.PythonFile(opened(split), "r")
+    if split.content is not None:
+        return pa.BufferReader(split.content)
+    return Location.of(split.path).opened_by_arrow(split.stop)
 
 
 def _file(path: Path, folder: Path | None, file_format: str) -> Split:
