@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from selectroute.kafka.record import Record
-from selectroute.spark.sources.files.reader import DeadLetterBatch
+from selectroute.spark.messages import DeadLetterBatch
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 SCHEMA = pa.schema(

@@ -16,7 +16,8 @@ from selectroute.spark import Job, start_fanout
 from selectroute.spark.batch import router
 from selectroute.spark.batch.commits import Commits
 from selectroute.spark.batch.router import BatchReport
-from selectroute.spark.sources.kafka.config import KafkaCluster, KafkaInput
+from selectroute.spark.cluster import KafkaCluster
+from selectroute.spark.sources.kafka.config import KafkaInput
 from selectroute.spark.stream.fan_out import StreamError
 from selectroute.storage import Location
 from selectroute.testing.broker import Broker

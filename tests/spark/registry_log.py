@@ -10,7 +10,7 @@ from typing import Any
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.batch.router import BatchReport
 from selectroute.spark.replay.backfill import Backfills
-from selectroute.spark.stream.side_thread import EffectiveFromReporter
+from selectroute.spark.stream.reports import EffectiveFromReporter
 from selectroute.storage import Location
 
 

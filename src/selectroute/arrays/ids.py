@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from selectroute.arrays.hashing import distinct_values, hash_strings
+from selectroute.arrays.hashing import hash_strings
+from selectroute.arrays.rows import distinct_values
 from selectroute.arrays.segment import Segment
 from selectroute.arrays.tables import Array
 from selectroute.selector.arguments import check_argument

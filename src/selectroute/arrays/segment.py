@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from selectroute.arrays.hashing import distinct_values
+from selectroute.arrays.rows import distinct_values
 from selectroute.arrays.tables import (
     FLAG_BITS,
     INTERVAL,
@@ -190,8 +190,9 @@ class Segment:
 
     @cached_property
     def single_terms(self) -> tuple[Array, Array, Array]:
-        """Residuals for `judge`, one for each program and with its number: int32[programs + 1], counting from
-        0, and uint8[programs] of ones and of zeros.
+        """Arrays by which `judge` runs program i as residual i: int32[programs + 1], counting from 0, stands
+        for ``entry_residual``, ``term_first`` and ``term_program``; uint8[programs] of ones or zeros for
+        ``term_wanted``.
         """
         programs = len(self.tables.step_first) - 1
         return (

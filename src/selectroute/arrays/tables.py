@@ -50,7 +50,8 @@ Float64 = Annotated[Array, np.float64]
 MATRIX: Final = -1
 """Width of an array of two dimensions, after its type: ``Annotated[Int64, MATRIX]`` if it varies."""
 
-# -- type tags of a lane; the `tag` of a mixed-type column
+# -- type tags of a lane; the `tag` of a mixed-type column. The order matters: numbers ascend by their width,
+# and strings and what has their layout come after all numbers
 NULL: Final = 0
 BOOLEAN: Final = 1
 BYTE: Final = 2
@@ -77,7 +78,7 @@ SORTED: Final = 1  # the entries are sorted by bound, and the group's range deci
 WANTED: Final = 2  # the range must be TRUE; else FALSE
 RESIDUAL: Final = 4  # each entry has a residual to judge
 REPEATED: Final = 8  # the subscription has other clauses, too: emit it once a message
-OPERATOR_SHIFT: Final = 4  # two bits: < <= > >=
+OPERATOR_SHIFT: Final = 4  # two bits: < <= > >=, in the order of RANGE_OPERATORS, upper ends first
 BOUND_SHIFT: Final = 6  # two bits: the bounds are longs, doubles, floats
 STRICT: Final = 256  # unlike types make the whole selector false: then no range holds, WANTED or not
 VALID_NAMES: Final = 512  # skip messages whose property names break a rule
@@ -94,11 +95,11 @@ HIGH: Final = 16
 
 # -- the second attribute of a tuple without one
 ALONE: Final = -1
-PREFIXES: Final = -2  # the leaves are of the first one's prefixes, see ``prefixes``
+PREFIXES: Final = -2  # the leaves are of the first one's prefixes
 BENEATH: Final = -3  # the leaves are reached from those of another tuple, which are divided by the first one
 
 # -- operations of a program, a stack machine over (tag, bits) values; UNKNOWN is NULL, TRUE and FALSE are
-# booleans
+# booleans. The order matters: the kernel compares an operation with the last one of each kind
 LOAD: Final = 0  # push the lane of `attribute`
 CONSTANT: Final = 1  # push `argument` with tag `attribute`
 ADD: Final = 2
@@ -180,7 +181,7 @@ class Tables(NamedTuple):
     slot_first: Annotated[Int64, Offsets("posting", "slot")]
     slot: Annotated[Int64, "slot"]  # leaf << 32 | code, or -1
 
-    # prefixes of strings, for each attribute ascending by their bytes, see ``prefixes``
+    # prefixes of strings, for each attribute ascending by their bytes, see ``index.compile.prefixes``
     prefix_first: Annotated[Int64, Offsets("attribute", "prefix")]
     prefix_parent: Annotated[Int32, "prefix"]  # the longest other prefix of this prefix, or -1
     prefix_leaf: Annotated[Int32, "prefix"]

@@ -6,8 +6,8 @@ Operators are never flipped: in the ``jms`` dialect a comparison of unlike types
 holds for a string ``a`` and ``a >= 5`` does not. With the polarity on the leaf, AND and OR are monotone and
 two-valued, and the normal form keeps the exact meaning of the three-valued original.
 
-A part that would grow beyond the bound stays whole, as a single ``Condition`` predicate with its reason: the
-selector remains correct and merely costs an evaluation.
+A part that would grow beyond the bound stays whole, as a single `ExpressionTest` predicate with its reason:
+the selector remains correct and merely costs an evaluation.
 
 ``analysis`` reports, without any message, how a selector will be indexed, and warns of probable mistakes.
 

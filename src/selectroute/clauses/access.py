@@ -183,5 +183,5 @@ _KIND_NAMES: Final[Mapping[type, str]] = {
     NotVoid: "the types of other conditions",
     OneOf: "NOT IN",
     Test: "ranges or <>",
-    LevelsTest: "a topic filter with several #",
+    LevelsTest: "a topic filter with several # or many levels",
 }

@@ -126,7 +126,8 @@ def _conjunctions(expr: Expr, dialect: Dialect) -> list[_Conjunction]:
         field = dialect.id_fields[expr.identifier.name]
         return [() if expr.id == NO_ID else (ClauseLiteral(Test(field, "=", expr.id, dialect), True),)]
     literals = conjunction(expr, dialect)
-    if literals is not None and len(literals) <= MAX_LITERALS:  # most selectors: nothing to expand
+    # Most selectors: nothing to expand, and all operations that may be VOID are in the one clause.
+    if literals is not None and len(literals) <= MAX_LITERALS:
         return [tuple(literals)]
     nodes = _Reducer(dialect).nodes(expr)
     if nodes is None:

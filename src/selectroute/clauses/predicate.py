@@ -158,7 +158,8 @@ class NotVoid:
 class LevelsTest:
     """Topic string matches these levels: ``+`` is any one level, ``#`` any number of levels, also none.
 
-    Only filters with two or more ``#`` need this predicate; all others are equalities of single levels.
+    Filters with two or more ``#``, and those with more levels than are indexed, need this predicate; all
+    others are equalities of single levels.
     """
 
     name: str

@@ -21,8 +21,8 @@ from selectroute.arrays import tables as t
 from selectroute.arrays.hashing import hash_strings
 from selectroute.arrays.segment import Segment
 from selectroute.arrays.state import SnapshotState
-from selectroute.index.compile.keys import Prefixes, prefix_key
 from selectroute.index.compile.layout import code_hash, level_slices
+from selectroute.index.compile.prefixes import Prefixes, prefix_key
 from selectroute.index.compile.residuals import stack_effect
 from selectroute.index.errors import require
 from selectroute.index.specification import COLUMNS

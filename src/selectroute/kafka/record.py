@@ -2,7 +2,7 @@
 
 `record_of` is the inverse without a binding.
 
-`spark/sources/kafka/reader.py` does the same column by column, for the identifiers that selectors read, and
+`spark/sources/kafka/convert.py` does the same column by column, for the identifiers that selectors read, and
 is tested against this module. Queues, which take whole messages one by one, use this module itself.
 
 A delivery over Kafka carries headers in addition to those of its message. Consumers may read

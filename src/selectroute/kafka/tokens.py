@@ -73,18 +73,18 @@ class CommitToken:
     Attributes:
         kind: ``stream``, or ``side`` for backfills and replays, whose numbers of tasks are their own.
         batch, task, part: the number of the batch, of its task, and of the task's transaction from 0.
-        plan: digest of the batch's plan.
+        plan_sha256: digest of the batch's plan.
         deliveries: number of deliveries sent.
-        held: topics with deliveries of the task that this transaction did not send.
+        unsent: topics with deliveries of the task that this transaction did not send.
     """
 
     kind: str
     batch: int
     task: int
     part: int
-    plan: str
+    plan_sha256: str
     deliveries: int = 0
-    held: tuple[str, ...] = ()
+    unsent: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
@@ -94,7 +94,12 @@ class CommitToken:
     def value(self) -> str:
         """Return the value of the record, as JSON."""
         return json.dumps(
-            {"batch": self.batch, "plan": self.plan, "deliveries": self.deliveries, "held": list(self.held)}
+            {
+                "batch": self.batch,
+                "plan": self.plan_sha256,
+                "deliveries": self.deliveries,
+                "unsent": list(self.unsent),
+            }
         )
 
     @classmethod
@@ -110,7 +115,7 @@ class CommitToken:
                 int(part),
                 str(content["plan"]),
                 int(content["deliveries"]),
-                tuple(map(str, content["held"])),
+                tuple(map(str, content["unsent"])),
             )
         except (ValueError, KeyError, TypeError):
             return None

@@ -38,7 +38,7 @@ _ROUNDS: Final = 4
 """Produce requests to one node that are not answered yet; the broker keeps the last five batches of each
 partition, by which it recognises a repeat."""
 
-_FENCED: Final = frozenset((22, 47, 48, 49, 52, 59, 90))
+_FENCED_CODES: Final = frozenset((22, 47, 48, 49, 52, 59, 90))
 """Codes of an epoch or transaction that has ended."""
 
 _DUPLICATE: Final = 46
@@ -244,7 +244,7 @@ class Transactions:
             return answer
 
     def _check(self, code: int, what: str, topic: str | None, more: str | None) -> None:
-        if code in _FENCED:
+        if code in _FENCED_CODES:
             self._has_begun = False
             raise FencedError(
                 f"Kafka at {self._wire.servers}: {what} ({codes.for_code(code).__name__}): another producer "

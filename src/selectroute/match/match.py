@@ -147,7 +147,7 @@ def match_lanes(
 
 _MESSAGES = (
     "a pyarrow.RecordBatch or pyarrow.Table, a message a row: pa.Table.from_pylist([{'color': 'red'}]), "
-    "pa.Table.from_pandas(df); a single message is for Index.match"
+    "pa.Table.from_pandas(df); a single message is for match_one"
 )
 _COMPLETE = "_complete_columns"
 """Attribute of a snapshot: the names of columns that are known to be complete, or `_REPORTED`."""

@@ -224,7 +224,7 @@ LINE = 8
 """Bounds of a cache line."""
 
 FAR = 1 << 16
-"""Entries whose bounds are probably in the cache anyway."""
+"""Entries of a segment from which on their bounds are probably not in the cache, and are fetched ahead."""
 
 
 @compiled

@@ -227,7 +227,8 @@ class Streams:
     def effective_from(self, revision: int) -> list[EffectiveFrom]:
         """Return the first batch of each query that used this revision or a later one, ordered by query.
 
-        Only batches that were reported count.
+        Only batches that were reported count. Revisions never decrease from batch to batch, so of a query's
+        rows from this revision on, that of the smallest revision has the first batch.
         """
         first = (
             select(batch.c.query, func.min(batch.c.revision).label("revision"))

@@ -28,6 +28,10 @@ of every difference between dialects; no other module knows which dialect it ser
 `Selector` ties these together for one text, and `Message` holds what selectors read, with its form on the
 wire, which ``strict_json`` reads. The whole stage uses the standard library only.
 
+Sentences cite the documents that say what a selector means as seeds: 000 is IBM MQ's *Message selectors in
+JMS*, 001 WebSphere MQ Everyplace's *Message selectors*, 002 IBM MQ's *Message selector syntax*, 003 IBM MQ's
+*Property name restrictions*, 004 chapter 3.8 of the JMS specification.
+
 Read in this order: dialect, tokens, parser, ast, values, evaluate.
 """
 

@@ -31,8 +31,9 @@ from selectroute.service.jobs.job_watch import JobWatch
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.metrics import Metrics
 from selectroute.service.queues.waiting import QueueWaiting
-from selectroute.service.subscriptions.publishing import BatchWaiting, LogWatch, Publishing
+from selectroute.service.subscriptions.publishing import Publishing
 from selectroute.service.subscriptions.recent_messages import RecentMessages
+from selectroute.service.subscriptions.waiting import BatchWaiting, LogWatch
 from selectroute.storage import Location
 from selectroute.storage.location import Where
 

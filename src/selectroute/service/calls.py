@@ -86,7 +86,7 @@ CALLS: Final[Mapping[str, Sequence[Call]]] = {"subscriptions": (
          *_SPEC, "read-only", "idempotency-conflict", "name-taken", status=201,
          example={**_HEAVY, "name": "heavy cars", "labels": {"team": "eu"}}),
     Call("GET", _ONE, reader, subscriptions.get, "Read a subscription", "subscription-not-found",
-         responses={304: "If-None-Match names the current ETag."}),
+         responses={304: "If-None-Match names the current ETag, and no batch has used it yet."}),
     Call("PUT", _ONE, writer, subscriptions.put, "Replace a subscription, or register one under this id",
          *_SPEC, *_CHANGE, *_NAMES, "precondition-required", example=_HEAVY,
          responses={201: "Registered.", 204: "Replaced."}),

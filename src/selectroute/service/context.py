@@ -26,8 +26,9 @@ from selectroute.service.jobs.job_watch import JobWatch
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.metrics import Metrics
 from selectroute.service.queues.waiting import QueueWaiting
-from selectroute.service.subscriptions.publishing import BatchWaiting, LogWatch, Publishing
+from selectroute.service.subscriptions.publishing import Publishing
 from selectroute.service.subscriptions.recent_messages import RecentMessages
+from selectroute.service.subscriptions.waiting import BatchWaiting, LogWatch
 
 _T = TypeVar("_T")
 

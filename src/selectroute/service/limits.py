@@ -9,7 +9,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from selectroute.queues.settings import MAX_MESSAGE_LENGTH
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
 from selectroute.selector.message import MAX_NAME_LENGTH, MAX_PROPERTIES
-from selectroute.topics.filter import MAX_LENGTH, MAX_LEVELS
 
 Count = Annotated[int, Field(ge=1, le=2**40)]
 
@@ -31,12 +30,6 @@ class ServiceLimits(BaseModel):
 
     selector_items: Count = DEFAULT_LIMITS.items
     """Strings in one IN list."""
-
-    topic_length: Annotated[int, Field(ge=1, le=MAX_LENGTH)] = MAX_LENGTH
-    """Length of a topic filter."""
-
-    topic_levels: Annotated[int, Field(ge=1, le=MAX_LEVELS)] = MAX_LEVELS
-    """Levels of a topic filter."""
 
     message_properties: Annotated[int, Field(ge=1, le=MAX_PROPERTIES)] = MAX_PROPERTIES
     """Properties of a message."""

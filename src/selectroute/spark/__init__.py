@@ -12,7 +12,7 @@ DataFrame, too: each delivery is written exactly once to its folder, its queues 
                  ├─ destinations/: the queues and topics that exist
                  └─ commits: the batch is done ─▶ tables/: Parquet folders or Delta tables
     side batches:      replay/                    without a stream:   frames/  partitions/
-    read-only checks:  audit/                     used by all:        job  folder  session  columns/
+    read-only checks:  audit/                     used by all:        job  folder  session  messages  columns/
     for a service:     job_administration
 
 Rooms import only those below them, as ``pyproject.toml`` lists. Read ``batch/router.py`` first: one batch
@@ -28,6 +28,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from selectroute.spark.audit.rerun import Rerun, rerun
     from selectroute.spark.batch.router import BatchReport
+    from selectroute.spark.cluster import KafkaCluster, kafka_cluster
     from selectroute.spark.columns.binding import Binding, BindingError, Cast
     from selectroute.spark.columns.frame_input import FrameInput, Position
     from selectroute.spark.columns.matches import Output, OutputChoice, OutputError, explain_output, unpack
@@ -41,13 +42,7 @@ if TYPE_CHECKING:
     from selectroute.spark.partitions.steps import PartitionError
     from selectroute.spark.session import JavaError, local_session
     from selectroute.spark.sources.checkpoint import SourceError, SourceNotFoundError
-    from selectroute.spark.sources.kafka.config import (
-        KafkaCluster,
-        KafkaInput,
-        kafka_binding,
-        kafka_cluster,
-        schema_registry,
-    )
+    from selectroute.spark.sources.kafka.config import KafkaInput, kafka_binding, schema_registry
     from selectroute.spark.stream.fan_out import FanOut, check, start_fanout
 
 # Each of Spark's processes of Python begins with this package, and needs a part of it.
@@ -67,7 +62,8 @@ _LATER = {
     "partitions.steps": "PartitionError",
     "session": "JavaError local_session",
     "sources.checkpoint": "SourceError SourceNotFoundError",
-    "sources.kafka.config": "KafkaCluster KafkaInput kafka_binding kafka_cluster schema_registry",
+    "cluster": "KafkaCluster kafka_cluster",
+    "sources.kafka.config": "KafkaInput kafka_binding schema_registry",
     "stream.fan_out": "FanOut check start_fanout",
 }
 

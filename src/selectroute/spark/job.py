@@ -15,9 +15,10 @@ from selectroute.job_options import MISSING_DESTINATIONS, POLICIES, TABLE_FORMAT
 from selectroute.match.columns.columns import bounded_topics
 from selectroute.selector.arguments import check_argument
 from selectroute.selector.errors import SelectRouteError
+from selectroute.spark.cluster import KafkaCluster
 from selectroute.spark.columns.binding import BY_NAME, Binding
 from selectroute.spark.columns.frame_input import FrameInput
-from selectroute.spark.sources.kafka.config import KafkaCluster, KafkaInput
+from selectroute.spark.sources.kafka.config import KafkaInput
 from selectroute.storage import Location
 from selectroute.storage.location import Where
 from selectroute.topics.filter import TOPIC, InvalidTopicFilterError, TopicFilter

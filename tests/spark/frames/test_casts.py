@@ -29,11 +29,11 @@ from selectroute.match.columns.columns import lane
 from selectroute.match.columns.fields import values_of_rows
 from selectroute.match.columns.from_messages import MIXED
 from selectroute.spark import Binding, BindingError, deliveries, route
+from selectroute.spark.columns.arrow_casts import cast_array
+from selectroute.spark.columns.arrow_casts import casts_of as arrow_casts_of
 from selectroute.spark.columns.binding import bind, by_position
 from selectroute.spark.columns.casts import MIXED as SPARKS_MIXED
 from selectroute.spark.columns.casts import cast_column, casts_of, type_of
-from selectroute.spark.sources.files.reader import cast_array
-from selectroute.spark.sources.files.reader import casts_of as arrow_casts_of
 from tests.support.components import after_first
 
 pytestmark = pytest.mark.spark

@@ -298,7 +298,7 @@ def test_the_choice_by_itself_looks_at_the_memory_and_the_number_of_partitions(s
 @pytest.mark.slow
 def test_on_a_cluster_the_memory_is_what_an_executor_has_beside_its_jvm(spark, monkeypatch):
     assert choice._memory(spark) == choice.machine_memory() > 1 << 28
-    monkeypatch.setattr(choice, "_is_local", lambda _: False)
+    monkeypatch.setattr(choice, "_has_local_master", lambda _: False)
     assert choice._memory(spark) == 384 << 20
 
 

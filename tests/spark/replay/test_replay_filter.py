@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import selectroute as sr
-from selectroute.spark.sources.files.reader import DeadLetterBatch, MessageBatch, SourcePartition
+from selectroute.spark.messages import DeadLetterBatch, MessageBatch, SourcePartition
 from selectroute.spark.task.replay_filter import (
     LETTERS,
     ReplayFilter,

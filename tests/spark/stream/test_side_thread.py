@@ -9,8 +9,8 @@ from selectroute.registry.errors import AuthError
 from selectroute.spark import BatchReport
 from selectroute.spark.job import JobError
 from selectroute.spark.stream.fan_out import check
-from selectroute.spark.stream.reports import BatchReporter, Sampler
-from selectroute.spark.stream.side_thread import EffectiveFromReporter, FairLock, SideThread
+from selectroute.spark.stream.reports import BatchReporter, EffectiveFromReporter, Sampler
+from selectroute.spark.stream.side_thread import FairLock, SideThread
 from selectroute.spark.tables.schemas import Counts
 from tests.spark.registry_log import Log, Run, delivered
 from tests.support.crashes import kills

@@ -8,15 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from selectroute.arrays import hashing
-from selectroute.arrays.hashing import (
-    HASH_MULTIPLIER,
-    HASH_SEED,
-    HASH_SHIFT,
-    HASH_TAG_SHIFT,
-    distinct_pairs,
-    distinct_values,
-    hash_strings,
-)
+from selectroute.arrays.hashing import HASH_MULTIPLIER, HASH_SEED, HASH_SHIFT, HASH_TAG_SHIFT, hash_strings
+from selectroute.arrays.rows import distinct_pairs, distinct_values
 
 _WORD = 1 << 64
 

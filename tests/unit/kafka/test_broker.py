@@ -18,7 +18,7 @@ from selectroute.kafka.reading import kept, read, records_at
 from selectroute.kafka.record import Range
 from selectroute.kafka.tokens import CommitToken, TokenTopicError, open_topic, scan, tokens_of, write_token
 from selectroute.kafka.transactions import Transactions
-from selectroute.spark.sources.kafka.config import KafkaCluster
+from selectroute.spark.cluster import KafkaCluster
 from tests.support.components import KAFKA
 
 pytestmark = KAFKA

@@ -136,9 +136,10 @@ def test_what_is_left_after_an_unclean_election_ends_where_the_new_leader_began(
 @pytest.mark.parametrize("place", ["partition", "topic"])
 def test_a_batch_is_planned_on_only_from_what_was_read(place):
     pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spark`)")
-    from selectroute.spark.sources.kafka.config import KafkaCluster, KafkaInput
+    from selectroute.spark.cluster import KafkaCluster
+    from selectroute.spark.sources.kafka.config import KafkaInput
     from selectroute.spark.sources.kafka.offsets import Identity, offsets_with, ranges_between
-    from selectroute.spark.sources.kafka.planner import OffsetReader, ReadMaxRows
+    from selectroute.spark.sources.kafka.planner import KafkaPlanner, ReadMaxRows
 
     wire, identity = TwoLeaders(20, 10), Identity(str(ID), epochs={"0": 1})
     start = offsets_with({"t": {"0": 10}}, {"t": identity})
@@ -146,7 +147,7 @@ def test_a_batch_is_planned_on_only_from_what_was_read(place):
     plans = {}
     for policy in ("fail", "read"):
         cluster = KafkaCluster("127.0.0.1:1", recreated=policy)
-        plans[policy] = OffsetReader(KafkaInput(cluster, ("t",)), start)
+        plans[policy] = KafkaPlanner(KafkaInput(cluster, ("t",)), start)
         plans[policy]._opened = wire
     assert ranges_between(start, plans["fail"].latestOffset(start, ReadMaxRows(3)))[0][2:4] == (10, 13)
     if place == "topic":

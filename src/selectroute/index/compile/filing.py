@@ -16,31 +16,23 @@ import numpy as np
 import pyarrow as pa
 
 from selectroute.arrays import tables as t
-from selectroute.arrays.hashing import changes
+from selectroute.arrays.rows import changes
 from selectroute.arrays.segment import Attribute, Segment
 from selectroute.clauses.access import Equalities, Key, equalities, literal_keys, prefixed, scan_reason
-from selectroute.clauses.predicate import Clause, ClauseLiteral
+from selectroute.clauses.predicate import Clause, ClauseLiteral, Test
+from selectroute.index.compile.cost_plan import CostPlan, Preference, preference_of
 from selectroute.index.compile.dictionary import AttributeCodes, dictionary_tables
-from selectroute.index.compile.keys import (
-    SCAN,
-    Attributes,
-    CostPlan,
-    KeyStatistics,
-    PreferredKeys,
-    bound_of,
-    chosen_range,
-    file_clause,
-    name_of,
-    preferred_keys,
-)
+from selectroute.index.compile.entries import ENTRY_TYPES, Entries
+from selectroute.index.compile.keys import SCAN, Attributes, KeyStatistics, file_clause
 from selectroute.index.compile.layout import lay_out
-from selectroute.index.compile.residuals import ENTRY_TYPES, Entries, Programs
+from selectroute.index.compile.residuals import Programs, bits_of
 from selectroute.index.compile.shapes import ShapeGroup, Slot
 from selectroute.index.specification import IndexedSubscription
 from selectroute.selector.dialect import dialect
+from selectroute.selector.values import VOID, Float, Long, Number, Value
 
 
-class FiledEntry(NamedTuple):
+class Placement(NamedTuple):
     """Filing of a clause: path, keys, the shape of its entries, its range, and the residual literals."""
 
     tuple_: int
@@ -71,7 +63,7 @@ class Writer:
     def __post_init__(self) -> None:
         self.programs = Programs(self.attributes)
 
-    def place(self, clause: Clause, equal: Equalities, clauses: int) -> FiledEntry:
+    def place(self, clause: Clause, equal: Equalities, clauses: int) -> Placement:
         """Return the filing of a clause, the same for all clauses that only differ in constants.
 
         ``clauses`` is the number of clauses of the subscription.
@@ -94,10 +86,10 @@ class Writer:
             flags |= t.RESIDUAL
         number = self.tuples.setdefault(path, len(self.tuples))
         shape = attribute << t.FLAG_BITS | flags
-        return FiledEntry(number, path, attributes, filed.keys, shape, ranged, high, rest)
+        return Placement(number, path, attributes, filed.keys, shape, ranged, high, rest)
 
     def count_scanned(
-        self, clause: Clause, placed: FiledEntry, rest: Sequence[ClauseLiteral], count: int = 1
+        self, clause: Clause, placed: Placement, rest: Sequence[ClauseLiteral], count: int = 1
     ) -> None:
         """Count clauses on the scan list; `rest` are their residual literals."""
         if placed.path == SCAN and not prefixed(rest):
@@ -167,19 +159,19 @@ def file_groups(groups: Iterable[ShapeGroup], singles: Iterable[tuple[int, Index
     statistics = KeyStatistics()
     keys.count(statistics)
     alone = [(row, subscription.dialect, _satisfiable(subscription.clauses)) for row, subscription in singles]
-    preferences: Counter[PreferredKeys] = Counter()
+    preferences: Counter[Preference] = Counter()
     for group, _, equal, clauses in filed:
-        preferences[preferred_keys(equal, clauses)] += len(group.ordinals)
+        preferences[preference_of(equal, clauses)] += len(group.ordinals)
     for _, _, entries in alone:
         for _, equal in entries:
             statistics.add(equal)
-            preferences[preferred_keys(equal, len(entries))] += 1
+            preferences[preference_of(equal, len(entries))] += 1
     writer = Writer(CostPlan(statistics, preferences))
     for row, name, entries in alone:
         writer.attributes.byte_strings = dialect(name).byte_strings
         for clause, equal in entries:
             writer.add(row, clause, equal, len(entries))
-    placed: list[tuple[_FiledGroup, FiledEntry, t.Array | int]] = []
+    placed: list[tuple[_FiledGroup, Placement, t.Array | int]] = []
     for filed_group in filed:
         writer.attributes.byte_strings = dialect(filed_group.group.dialect).byte_strings
         place = writer.place(filed_group.clause, filed_group.equalities, filed_group.clauses)
@@ -259,7 +251,7 @@ class _KeyColumns:
         for (name, _), count in self._fixed.items():
             statistics.add_column(name, count, count * count)
 
-    def encode(self, writer: Writer, placed: list[tuple[_FiledGroup, FiledEntry]]) -> list[list[Keys]]:
+    def encode(self, writer: Writer, placed: list[tuple[_FiledGroup, Placement]]) -> list[list[Keys]]:
         """Return the codes of the keys for each clause and each attribute of its path."""
         used = {name for _, place in placed for name in place.path}
         # In each attribute, single keys get codes before columns.
@@ -300,7 +292,7 @@ class _KeyColumns:
         raise AssertionError(f"a clause has no equality of {name}")
 
 
-def _residuals(writer: Writer, filed: _FiledGroup, place: FiledEntry) -> t.Array | int:
+def _residuals(writer: Writer, filed: _FiledGroup, place: Placement) -> t.Array | int:
     """Return the residual of each subscription of a group; one number if all have the same."""
     group, rest = filed.group, place.rest
     template = group.template
@@ -331,7 +323,7 @@ def _residuals(writer: Writer, filed: _FiledGroup, place: FiledEntry) -> t.Array
 
 
 def _entries(
-    group: ShapeGroup, place: FiledEntry, residual: t.Array | int, codes: Sequence[Keys]
+    group: ShapeGroup, place: Placement, residual: t.Array | int, codes: Sequence[Keys]
 ) -> Iterator[Entries]:
     """Yield the entries of a clause of a group: one block for each combination of its keys."""
     rows = len(group.ordinals)
@@ -361,3 +353,75 @@ def _bounds(group: ShapeGroup, ranged: ClauseLiteral | None) -> t.Array | int:
 
 def _column(values: t.Array | int, rows: int, dtype: type) -> t.Array:
     return np.full(rows, values, dtype) if isinstance(values, int) else values.astype(dtype)
+
+
+def chosen_range(literals: Sequence[ClauseLiteral]) -> tuple[ClauseLiteral, ClauseLiteral | None, int] | None:
+    """Return the range to sort by, if there is one; an upper end of the same attribute; and both flags.
+
+    An interval narrows down more than one end, so a pair is preferred. O(ranges²), which are few.
+    """
+    ranges = [literal for literal in literals if _constant(literal) is not None]
+    for low in ranges:
+        if _is_upper(low):
+            continue
+        for high in ranges:
+            if _is_upper(high) and name_of(low) == name_of(high) and _alike(low, high):
+                return low, high, _flags(low) | t.INTERVAL | (t.EXCLUSIVE if _is_exclusive(high) else 0)
+    return (ranges[0], None, _flags(ranges[0])) if ranges else None
+
+
+def bound_of(ranged: ClauseLiteral) -> int:
+    """Return the bound of a range, as in `Tables`."""
+    constant = _constant(ranged)
+    assert constant is not None
+    return bits_of(constant)[1]
+
+
+def _constant(literal: ClauseLiteral) -> Value | None:
+    """Return the bound of a literal that is a range."""
+    predicate = literal.predicate
+    if isinstance(predicate, Test) and predicate.op in t.RANGE_OPERATORS:
+        return predicate.constant if isinstance(predicate.constant, Number) else None
+    return None
+
+
+def _test(ranged: ClauseLiteral) -> Test:
+    assert isinstance(ranged.predicate, Test)
+    return ranged.predicate
+
+
+def name_of(ranged: ClauseLiteral) -> str:
+    """Return the attribute of a range."""
+    return _test(ranged).name
+
+
+def _is_upper(ranged: ClauseLiteral) -> bool:
+    """Return whether the values that satisfy a range are below its bound."""
+    return (_test(ranged).op in ("<", "<=")) is ranged.wanted
+
+
+def _is_exclusive(ranged: ClauseLiteral) -> bool:
+    """Return whether the bound itself does not satisfy the range."""
+    return (_test(ranged).op in ("<", ">")) is ranged.wanted
+
+
+def _alike(low: ClauseLiteral, high: ClauseLiteral) -> bool:
+    """Return whether two ranges compare in the same way, and hold for the same values except for the bounds.
+
+    For values of another type, and NaN, a range wanted FALSE holds and one wanted TRUE does not.
+    """
+    return low.wanted is high.wanted and (_flags(low) ^ _flags(high)) & ~(3 << t.OPERATOR_SHIFT) == 0
+
+
+def _flags(ranged: ClauseLiteral) -> int:
+    test, constant = _test(ranged), _constant(ranged)
+    kind = t.BOUND_LONG if isinstance(constant, Long) else t.BOUND_DOUBLE
+    if isinstance(constant, Float):
+        kind = t.BOUND_FLOAT
+    return (
+        t.SORTED
+        | t.RANGE_OPERATORS.index(test.op) << t.OPERATOR_SHIFT
+        | kind << t.BOUND_SHIFT
+        | (t.WANTED if ranged.wanted else 0)
+        | (t.STRICT if test.dialect.unlike_types is VOID else 0)
+    )

@@ -1,4 +1,4 @@
-"""Division of hot keys by further attributes: corrects the plan of `cost`, which knows only averages.
+"""Division of hot keys by further attributes: corrects `CostPlan`, which knows only averages.
 
 A tuple has at most two attributes, and each of its keys has a leaf. If many clauses share a key, a message
 that finds the key judges all of them, also those with a further equality that the message lacks. Such a leaf
@@ -14,24 +14,16 @@ messages look up, remain few.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from selectroute.arrays import tables as t
-from selectroute.arrays.hashing import changes, distinct_pairs, numbered
-from selectroute.index.compile.keys import COMMON, WORTH
-from selectroute.index.compile.residuals import (
-    MOST_COPIES,
-    Entries,
-    EqualityPrograms,
-    Others,
-    compacted,
-    slices,
-    terms_before,
-    without,
-)
+from selectroute.arrays.rows import changes, distinct_pairs, numbered, slices
+from selectroute.index.compile.cost_plan import COMMON
+from selectroute.index.compile.entries import Entries
+from selectroute.index.compile.residuals import Others
 
 
 class Divided(NamedTuple):
@@ -251,3 +243,93 @@ def _own(tuple_: t.Array, codes: t.Array, divided: Divided) -> t.Array:
         same = divided.codes[leaves[place]] == codes[rows]
         own[rows[same]] = leaves[place[same]]
     return own
+
+
+MOST_COPIES: Final = 16
+"""Maximum copies of a clause in divided leaves for each of its keys (IN lists multiply)."""
+
+
+class EqualityPrograms(NamedTuple):
+    """Programs that are equalities: for each program its attribute, or -1, and the few codes it allows."""
+
+    attribute: t.Array
+    first: t.Array
+    codes: t.Array
+
+    @classmethod
+    def of(cls, others: Mapping[str, t.Array]) -> EqualityPrograms:
+        """Return the programs that look up one code, or at most `MOST_COPIES`. O(steps)."""
+        step_first, step = others["step_first"].astype(np.int64), others["step"].reshape(-1, 3)
+        item_first, item = others["item_first"].astype(np.int64), others["item"]
+        first, sizes = step_first[:-1], np.diff(step_first)
+        operation, attribute, argument = step[first].T.copy()
+        # Only a type check can follow a lookup, and a value with the code passes it.
+        plain = (sizes == 1) | (
+            (sizes == 2) & (step[np.minimum(first + 1, len(step) - 1), 0] == t.CHECK_TYPE)
+        )
+        single, several = plain & (operation == t.IS_KEY), plain & (operation == t.IN)
+        counts = single.astype(np.int64)
+        sets = argument[several]
+        counts[several] = item_first[sets + 1] - item_first[sets]
+        counts[counts > MOST_COPIES] = 0
+        begin = np.concatenate(([0], np.cumsum(counts)))
+        codes = np.empty(begin[-1], np.int64)
+        codes[begin[:-1][single]] = argument[single]
+        several &= counts > 0
+        sets = argument[several]
+        places = slices(begin[:-1][several], counts[several])
+        codes[places] = item[slices(item_first[sets], counts[several])]
+        return cls(np.where(counts > 0, attribute, -1), begin, codes)
+
+
+def terms_before(lookups: EqualityPrograms, others: Others) -> t.Array:
+    """Return the number of equalities in the residuals before each one, int64[residuals + 1]."""
+    usable = (lookups.attribute[others["term_program"]] >= 0) & (others["term_wanted"] == 1)
+    before: t.Array = np.concatenate(([0], np.cumsum(usable)))[others["term_first"]]
+    return before
+
+
+def without(residual: t.Array, term: t.Array, known: dict[bytes, int], others: Others) -> t.Array:
+    """Return the residuals each without one of its terms, int64, or -1 without other terms.
+
+    New residuals are added to ``others``; equal ones have one number, by ``known``, which all calls share.
+    """
+    first, programs, wanted = (others[name] for name in ("term_first", "term_program", "term_wanted"))
+    keys, number = distinct_pairs(residual, term)
+    made = np.empty(len(keys), np.int64)
+    lengths: list[int] = []
+    added: list[int] = []
+    for i, (old, without) in enumerate(keys.tolist()):
+        left = [place for place in range(first[old], first[old + 1]) if place != without]
+        key = programs[left].tobytes() + wanted[left].tobytes()
+        made[i] = known.setdefault(key, len(first) - 1 + len(lengths)) if left else -1
+        if made[i] == len(first) - 1 + len(lengths):
+            lengths.append(len(left))
+            added += left
+    others["term_first"] = np.append(first, first[-1] + np.cumsum(lengths, dtype=np.int64))
+    others["term_program"] = np.append(programs, programs[added])
+    others["term_wanted"] = np.append(wanted, wanted[added])
+    return made[number]
+
+
+def compacted(residual: t.Array, others: Others) -> t.Array:
+    """Return the residuals of entries, renumbered after unused residuals and programs are dropped."""
+    has = residual >= 0
+    used, number = np.unique(residual[has], return_inverse=True)
+    first = others["term_first"].astype(np.int64)
+    counts = first[used + 1] - first[used]
+    terms = slices(first[used], counts)
+    programs, of_term = np.unique(others["term_program"][terms], return_inverse=True)
+    others["term_first"] = np.concatenate(([0], np.cumsum(counts)))
+    others["term_program"], others["term_wanted"] = of_term, others["term_wanted"][terms]
+    first = others["step_first"].astype(np.int64)
+    counts = first[programs + 1] - first[programs]
+    others["step"] = others["step"].reshape(-1, 3)[slices(first[programs], counts)]
+    others["step_first"] = np.concatenate(([0], np.cumsum(counts)))
+    result = np.full(len(residual), -1, np.int32)
+    result[has] = number.reshape(-1)
+    return result
+
+
+WORTH: Final = 8
+"""Minimum residuals that the division of a leaf saves a message: worth a probe and the memory of leaves."""

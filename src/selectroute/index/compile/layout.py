@@ -11,11 +11,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from selectroute.arrays import tables as t
-from selectroute.arrays.hashing import CODE_MULTIPLIER, changes, distinct_values
+from selectroute.arrays.hashing import CODE_MULTIPLIER
+from selectroute.arrays.rows import changes, distinct_values
+from selectroute.index.compile.cost_plan import COMMON
 from selectroute.index.compile.dictionary import open_addressing
+from selectroute.index.compile.entries import Entries, share
 from selectroute.index.compile.hot_keys import OWN, Divided, alike, divide
-from selectroute.index.compile.keys import COMMON, Prefixes, prefix_filing
-from selectroute.index.compile.residuals import Entries, share
+from selectroute.index.compile.prefixes import Prefixes, prefix_filing
 
 
 def access_paths(

@@ -1,28 +1,16 @@
-"""Residuals, the conditions that keys and ranges do not decide, as programs, and the sharing of entries.
+"""Residuals, the conditions that keys and ranges do not decide, as programs.
 
 A program runs on a stack of (type tag, 64-bit payload) values and leaves one boolean, or NULL for UNKNOWN.
 It follows the reference evaluator step by step; see ``tables`` for the operations.
-
-Subscriptions with the same selector and topic filter have one entry, expanded at delivery::
-
-    entries      90        91      92            each is searched and judged once
-    first        200       203     204     …     `ordinal_first`
-    ordinals     3 5 12    7       40 …          `entry_ordinal`: who gets the message
-
-A subscription with several clauses is emitted once for a message, which the first subscription of an entry
-stands for. So entries with a flag `REPEATED` are shared only by subscriptions that share all such entries.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sized
+from collections.abc import Iterable, Sized
 from itertools import accumulate, chain
-from typing import Final, NamedTuple, TypeAlias
-
-import numpy as np
+from typing import TypeAlias
 
 from selectroute.arrays import tables as t
-from selectroute.arrays.hashing import changes, distinct_pairs, distinct_values, numbered
 from selectroute.clauses.access import FALSE, TRUE, Key, literal_keys
 from selectroute.clauses.predicate import (
     ClauseLiteral,
@@ -44,9 +32,6 @@ from selectroute.selector.like import LikeOp, compile_like
 from selectroute.selector.syntax import ast
 from selectroute.selector.syntax.check import BOOLEAN, BYTES, NUMBER, STRING
 from selectroute.selector.values import VOID, Truth, Value, compare
-
-MOST_COPIES: Final = 16
-"""Maximum copies of a clause in divided leaves for each of its keys (IN lists multiply)."""
 
 Step = tuple[int, int, int]
 """Operation, attribute (or type tag), argument."""
@@ -331,191 +316,3 @@ def _depth(steps: Iterable[Step]) -> int:
 
 Others: TypeAlias = dict[str, t.Array]
 """Arrays of programs and constants, see `Tables`."""
-
-
-class EqualityPrograms(NamedTuple):
-    """Programs that are equalities: for each program its attribute, or -1, and the few codes it allows."""
-
-    attribute: t.Array
-    first: t.Array
-    codes: t.Array
-
-    @classmethod
-    def of(cls, others: Mapping[str, t.Array]) -> EqualityPrograms:
-        """Return the programs that look up one code, or at most `MOST_COPIES`. O(steps)."""
-        step_first, step = others["step_first"].astype(np.int64), others["step"].reshape(-1, 3)
-        item_first, item = others["item_first"].astype(np.int64), others["item"]
-        first, sizes = step_first[:-1], np.diff(step_first)
-        operation, attribute, argument = step[first].T.copy()
-        # Only a type check can follow a lookup, and a value with the code passes it.
-        plain = (sizes == 1) | (
-            (sizes == 2) & (step[np.minimum(first + 1, len(step) - 1), 0] == t.CHECK_TYPE)
-        )
-        single, several = plain & (operation == t.IS_KEY), plain & (operation == t.IN)
-        counts = single.astype(np.int64)
-        sets = argument[several]
-        counts[several] = item_first[sets + 1] - item_first[sets]
-        counts[counts > MOST_COPIES] = 0
-        begin = np.concatenate(([0], np.cumsum(counts)))
-        codes = np.empty(begin[-1], np.int64)
-        codes[begin[:-1][single]] = argument[single]
-        several &= counts > 0
-        sets = argument[several]
-        places = slices(begin[:-1][several], counts[several])
-        codes[places] = item[slices(item_first[sets], counts[several])]
-        return cls(np.where(counts > 0, attribute, -1), begin, codes)
-
-
-def slices(first: t.Array, count: t.Array) -> t.Array:
-    """Return the concatenated indices of the slices that begin at ``first`` and have ``count`` elements."""
-    before = np.cumsum(count) - count
-    return np.repeat(first - before, count) + np.arange(int(count.sum()))
-
-
-def terms_before(lookups: EqualityPrograms, others: Others) -> t.Array:
-    """Return the number of equalities in the residuals before each one, int64[residuals + 1]."""
-    usable = (lookups.attribute[others["term_program"]] >= 0) & (others["term_wanted"] == 1)
-    before: t.Array = np.concatenate(([0], np.cumsum(usable)))[others["term_first"]]
-    return before
-
-
-def without(residual: t.Array, term: t.Array, known: dict[bytes, int], others: Others) -> t.Array:
-    """Return the residuals each without one of its terms, int64, or -1 without other terms.
-
-    New residuals are added to ``others``; equal ones have one number, by ``known``, which all calls share.
-    """
-    first, programs, wanted = (others[name] for name in ("term_first", "term_program", "term_wanted"))
-    keys, number = distinct_pairs(residual, term)
-    made = np.empty(len(keys), np.int64)
-    lengths: list[int] = []
-    added: list[int] = []
-    for i, (old, without) in enumerate(keys.tolist()):
-        left = [place for place in range(first[old], first[old + 1]) if place != without]
-        key = programs[left].tobytes() + wanted[left].tobytes()
-        made[i] = known.setdefault(key, len(first) - 1 + len(lengths)) if left else -1
-        if made[i] == len(first) - 1 + len(lengths):
-            lengths.append(len(left))
-            added += left
-    others["term_first"] = np.append(first, first[-1] + np.cumsum(lengths, dtype=np.int64))
-    others["term_program"] = np.append(programs, programs[added])
-    others["term_wanted"] = np.append(wanted, wanted[added])
-    return made[number]
-
-
-def compacted(residual: t.Array, others: Others) -> t.Array:
-    """Return the residuals of entries, renumbered after unused residuals and programs are dropped."""
-    has = residual >= 0
-    used, number = np.unique(residual[has], return_inverse=True)
-    first = others["term_first"].astype(np.int64)
-    counts = first[used + 1] - first[used]
-    terms = slices(first[used], counts)
-    programs, of_term = np.unique(others["term_program"][terms], return_inverse=True)
-    others["term_first"] = np.concatenate(([0], np.cumsum(counts)))
-    others["term_program"], others["term_wanted"] = of_term, others["term_wanted"][terms]
-    first = others["step_first"].astype(np.int64)
-    counts = first[programs + 1] - first[programs]
-    others["step"] = others["step"].reshape(-1, 3)[slices(first[programs], counts)]
-    others["step_first"] = np.concatenate(([0], np.cumsum(counts)))
-    result = np.full(len(residual), -1, np.int32)
-    result[has] = number.reshape(-1)
-    return result
-
-
-WORTH: Final = 2
-"""Entries for each distinct one from which on sharing saves memory and time: it costs a place to look up."""
-
-_MOST_CLAUSES: Final = 64
-"""Entries of a subscription with several clauses up to which it is compared with others."""
-
-_MIX: Final = np.uint64(0x9E3779B97F4A7C15)
-_SHIFT: Final = np.uint64(29)
-
-
-class Shared(NamedTuple):
-    """Subscriptions of the distinct entries: those of entry i are ``ordinals[first[i] : first[i + 1]]``,
-    distinct and ascending; int64[n + 1] and int32[total].
-    """
-
-    first: t.Array
-    ordinals: t.Array
-
-    def placed(self, numbers: t.Array) -> tuple[t.Array, t.Array]:
-        """Return `ordinal_first` and `entry_ordinal` of entries with these numbers, in their order."""
-        counts = np.diff(self.first)[numbers]
-        return np.append(0, np.cumsum(counts)), self.ordinals[slices(self.first[numbers], counts)]
-
-
-def share(entries: Entries) -> tuple[Entries, Shared | None]:
-    """Return the distinct entries, each with its number as its ordinal, and their subscriptions; or the
-    entries as they are, and None, if few are alike. O(entries × log entries).
-    """
-    keys = [column for name, column in entries._asdict().items() if name != "ordinal"]
-    ordinal = entries.ordinal
-    count = len(ordinal)
-    if not count or _distinct_count(keys) * WORTH > count:
-        return entries, None
-    number = _apart(numbered(*keys)[1], entries)
-    order = np.lexsort((ordinal, number))
-    # A subscription with the same clause twice is one of those that share the entry.
-    order = order[changes(number[order], ordinal[order])]
-    first = np.flatnonzero(changes(number[order]))
-    if len(first) * WORTH > len(order):
-        return entries, None
-    kept = order[first]
-    ordinals = np.arange(len(kept), dtype=np.int32)
-    distinct_ = Entries(*(column[kept] for column in entries))._replace(ordinal=ordinals)
-    return distinct_, Shared(np.append(first, len(order)), ordinal[order])
-
-
-def _distinct_count(columns: list[t.Array]) -> int:
-    """Return about how many rows are distinct, by their hashes: a tenth of the time of sorting them."""
-    hashes = np.zeros(len(columns[0]), np.uint64)
-    for column in columns:
-        hashes = (hashes ^ column.astype(np.int64).view(np.uint64)) * _MIX
-        hashes ^= hashes >> _SHIFT
-    return len(distinct_values(hashes))
-
-
-def _apart(number: t.Array, entries: Entries) -> t.Array:
-    """Return the numbers of equal entries, with different ones for `REPEATED` entries of subscriptions that
-    do not have the same entries.
-    """
-    rows = np.flatnonzero(entries.shape & t.REPEATED)
-    if not len(rows):
-        return number
-    rows = rows[np.lexsort((number[rows], entries.ordinal[rows]))]
-    starts = np.flatnonzero(changes(entries.ordinal[rows]))
-    counts = np.diff(starts, append=len(rows))
-    alike = np.zeros(len(starts), np.int64)  # of each subscription: the number of its list of entries so far
-    for place in range(min(int(counts.max()), _MOST_CLAUSES)):
-        has = counts > place
-        at_place = np.full(len(starts), -1, np.int64)
-        at_place[has] = number[rows[starts[has] + place]]
-        alike = distinct_pairs(alike, at_place)[1]
-    many = np.flatnonzero(counts > _MOST_CLAUSES)
-    alike[many] = len(starts) + np.arange(len(many))
-    kind = np.zeros(len(number), np.int64)
-    kind[rows] = 1 + np.repeat(alike, counts)
-    return distinct_pairs(number, kind)[1]
-
-
-class Entries(NamedTuple):
-    """Unordered entries of a segment: one for each combination of a clause's keys.
-
-    ``tuple_`` int64[n] is 0 on the scan list, else 1 + the tuple of attributes; ``codes`` uint64[n] packs the
-    keys, ``first << 32 | second``; ``shape`` int64[n] is the attribute of the range, above the flags of the
-    group; ``bound`` int64[n], ``residual`` and ``ordinal`` int32[n] are as in `Tables`. ``high`` int64[n] is
-    the second bound, of the same kind, of entries whose shape is `INTERVAL`; 0 of others.
-    """
-
-    tuple_: t.Array
-    codes: t.Array
-    shape: t.Array
-    bound: t.Array
-    residual: t.Array
-    ordinal: t.Array
-    high: t.Array
-
-
-ENTRY_TYPES = (np.int64, np.uint64, np.int64, np.int64, np.int32, np.int32, np.int64)
-"""Element types of the columns of `Entries`."""

@@ -120,9 +120,7 @@ PROBES, FOUND, JUDGED = 0, 1, 2
 """Counters: keys looked up, leaves found, residuals judged."""
 
 FEWEST = 32
-"""Runs, leaves and spans for which there is room at first in a batch of a few rows: what is so small the C
-library gives out and takes back at once.
-"""
+"""Runs, leaves and spans for which there is room at first: so small an allocation takes almost no time."""
 
 SHORT = 16
 """Length of the runs that are copied at once, with what follows them: a call of memcpy takes longer."""
@@ -142,10 +140,9 @@ def collect(rows, sources, anchors, segment, batch, stack, seen, mark, counters)
     """Return the runs of matching entries: the first pass.
 
     ``runs`` is int64[r, 2], slices of ``entry_ordinal`` in the order of the rows; ``offsets`` int64[rows + 1]
-    has the start of each row's matches. ``segment`` and ``batch`` are the addresses of `SegmentArrays` and
-    `Columns`, here and below; ``anchors`` int64[n] are the attributes of the batch whose codes lead to
-    leaves. With `sources` each block is encoded here, by `encode_block`; without, the columns have all rows.
-    Row r is ``mark + r`` in `seen` and the stack's memo, which have smaller numbers.
+    has the start of each row's matches. ``anchors`` int64[n] are the attributes of the batch whose codes lead
+    to leaves. With `sources` each block is encoded here, by `encode_block`; without, the columns have all
+    rows. Row r is ``mark + r`` in `seen` and the stack's memo, which have smaller numbers.
     """
     arrays, columns = segment_at(segment), columns_at(batch)
     tables, leaf_groups, shared_terms = arrays.tables, arrays.leaf_groups, arrays.shared_terms[0]
@@ -171,7 +168,7 @@ def collect(rows, sources, anchors, segment, batch, stack, seen, mark, counters)
     size = min(BLOCK, words << 6)
     for block in range(0, rows, size):
         stop = min(block + size, rows)
-        base = 0
+        base = 0  # with sources the columns have only this block, so its rows count from 0
         if len(sources):
             encode_block(sources, block, stop, segment, batch, hashes)
             base = block
@@ -247,7 +244,8 @@ def longer(runs, used, more):
 def find(block, stop, anchors, segment, batch, visits, leaves, rows_of, firsts, counters):
     """Write the leaves of the rows from `block` to `stop` into `leaves`, row by row, and the rows of the
     leaves, less `block`, into `rows_of`. Returns their number; -1 if they do not fit. Those of row r are from
-    ``firsts[r - block]`` on, which is left as it is where all groups are plain: they need none.
+    ``firsts[r - block]`` on, which is left as it is where all groups are plain and the leaves come in the
+    order of the rows: there it is not needed.
     ``visits`` is scratch memory for as many.
     """
     arrays, columns = segment_at(segment), columns_at(batch)

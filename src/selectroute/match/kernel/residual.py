@@ -198,6 +198,7 @@ def judge(
                                 truth = TRUE if is_true == (operation != t.NOT_LIKE) else FALSE
                         tags[top] = t.NULL if truth == UNKNOWN else t.VOID if truth == VOID else t.BOOLEAN
                         bits[top] = truth & 1
+                # VOID, as UNKNOWN, satisfies neither what is wanted TRUE nor FALSE.
                 truth = bits[top] if tags[top] == t.BOOLEAN else UNKNOWN
                 if shared:
                     memo[program] = (row + mark) << 2 | truth

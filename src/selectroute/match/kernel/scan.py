@@ -242,6 +242,7 @@ def by_column(rows, segment, batch, leaves, zeros, accepted, spans):
         if not flags & t.SORTED:
             columnwise[group] = True
         elif not flags & t.UNIFORM and rows >= 4 * SAMPLE:
+            # Without leaves and accepted spans: `leaves` and `zeros` stand for arrays that are not read.
             next_row, _, judged = narrow(
                 0, SAMPLE, 0, leaves, zeros, segment, batch, invalid_names, group, group + 1, none, accepted,
                 leaves, zeros, np.int64(1) << 62, spans,

@@ -3,9 +3,9 @@
 ::
 
     group_commit ──→ transaction ──→ tables (log, and the view made of it) ──→ rows ──→ change_log
-                      revision                                                          verify
+                      revision
 
 A ``revision`` is checked and recorded in its ``transaction``, which writes all of its revisions at the end.
-``change_log`` reads the log, ``verify`` compares everything with the digests. Do not change the input of a
-digest: existing databases were sealed with it.
+``change_log`` reads the log, and verifies it: everything is compared with the digests. Do not change the
+input of a digest: existing databases were sealed with it.
 """

@@ -1,6 +1,6 @@
-"""Conversion of checked rows to subscriptions and changes, and back; the header row.
+"""Conversion of checked rows to subscriptions and changes, and back; the row of the counter.
 
-The header has the newest revision, the digest of the log, and the counts of changes and subscriptions. Each
+The counter has the newest revision, the digest of the log, and the counts of changes and subscriptions. Each
 writer locks it, so that revisions are committed in order.
 """
 

@@ -3,9 +3,15 @@
 ::
 
     counter       revision, digest, changes, subscriptions     one row, locked by each writer
+    setting       name → value                                 of the registry, such as its id
     change        revision, seq → op, id, body, …, digest      the log; a digest covers all earlier rows
     subscription  id → revision, seq, …                        position of its state in the log
     label         name, value, id                              index of labels
+    token         id → hash, role, topics, queues, kafka        who may do what
+    request       subject, key → answer                        changes that are not made twice
+    query         query → source, can_replay                   streams that have announced themselves
+    batch         query, revision → batch                      the first batch that used a revision
+    stream        query → time, body                           the state of each stream, as it last reported
     report        query, batch → body                          the newest batches of each stream
     creator       id → token                               who added a subscription, if tokens have a quota
     activity      id → query, batch, time, deliveries          the newest batch that names a subscription

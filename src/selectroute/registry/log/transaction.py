@@ -2,7 +2,7 @@
 
 ::
 
-    Transaction(connection) ── begin ──→ Revision ── its changes ──→ take │ undo
+    Transaction(connection) ── begin ──→ PendingRevision ── its changes ──→ finish │ undo
                  └── finish: rows of the log, the view and the counter, each in one statement
 
 Revisions see each other's changes, which are in memory until the end. So a revision that fails is undone

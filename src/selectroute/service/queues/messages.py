@@ -457,7 +457,8 @@ async def _first_message(
     """Return the message that is there now or arrives within `wait` milliseconds; None without one. Raises a
     problem, 401, if the caller's token was revoked during the wait.
 
-    The message is got in the unit, or without one left on the queue.
+    The message is got in the unit, or without one left on the queue. A lookup with a selector waits for its
+    turn among those, any other get among the writers.
     """
     if wait and options["msg_token"] is not None:
         raise failed(MQRC_MSG_TOKEN_ERROR, "a call cannot wait for a token")

@@ -165,12 +165,13 @@ async def get(
     known = revisions(if_none_match, "If-None-Match", weak=True)
     wait = min(wait, service.limits.wait_seconds)
     now, effective = await run_in_threadpool(_with_effective_from, service, by, id)
-    is_known = known is not None and now.revision in known
-    if wait and not effective and not is_known:
+    if wait and not effective:
         by = await waited(request, service, service.batch_waiting, "batches", now.revision, wait)
         now, effective = await run_in_threadpool(_with_effective_from, service, by, id)
     headers = {"ETag": etag(now.revision), "Cache-Control": "private, no-cache"}
-    if is_known:
+    # The ETag is the revision, and does not say from which batches on it holds: with these the answer is
+    # whole.
+    if known is not None and now.revision in known and not effective:
         return Response(status_code=304, headers=headers)
     data = {**now.to_json(), "effective_from": _numbered(by, effective)}
     return await run_in_threadpool(JsonAnswer, data, headers=headers)

@@ -29,13 +29,15 @@ from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.sentences import counted
 from selectroute.spark.batch.changed_inputs import changed_files
 from selectroute.spark.batch.commits import BACKFILL, REPLAY, Commits, kind_of
+from selectroute.spark.cluster import KafkaCluster
 from selectroute.spark.job import KEEP, Commit, OtherJobError, job_record
+from selectroute.spark.messages import DeadLetterBatch
 from selectroute.spark.sources.checkpoint import FRAME, batch_offsets, done_batches, planned_batches
 from selectroute.spark.sources.files.lister import planned_files
-from selectroute.spark.sources.files.reader import DeadLetterBatch, read
+from selectroute.spark.sources.files.reader import read
 from selectroute.spark.sources.files.source import read_files
 from selectroute.spark.sources.files.splits import plan_in
-from selectroute.spark.sources.kafka.config import PREFIX, KafkaCluster
+from selectroute.spark.sources.kafka.config import PREFIX
 from selectroute.spark.sources.kafka.offsets import (
     Identity,
     batch_ranges,

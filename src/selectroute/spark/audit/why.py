@@ -21,10 +21,11 @@ from selectroute.spark.audit.outcomes import Fetch, MessageOutcome, Place, newes
 from selectroute.spark.batch.commits import Commits
 from selectroute.spark.columns.binding import BY_NAME, Binding
 from selectroute.spark.job import Commit, JobError, MessageNotFoundError, job_record
+from selectroute.spark.messages import DeadLetterBatch, MessageBatch
 from selectroute.spark.replay.letters import wanted_letters
 from selectroute.spark.replay.request import ReplayFilterSpec
 from selectroute.spark.sources.checkpoint import FRAME
-from selectroute.spark.sources.files.reader import Bound, DeadLetterBatch, MessageBatch, read
+from selectroute.spark.sources.files.reader import Bound, read
 from selectroute.spark.sources.files.source import bound_by, read_files
 from selectroute.spark.sources.files.splits import plan_in
 from selectroute.spark.sources.kafka.config import PREFIX

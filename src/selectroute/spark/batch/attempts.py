@@ -23,7 +23,7 @@ from selectroute.spark.task.task import TaskSettings
 _ATTEMPT_SECONDS: Final = 15.0
 """Budget with which a topic that refused for too long is tried again."""
 
-_FENCED: Final = 20
+_MOST_FENCED: Final = 20
 """Attempts of a task that end because another began; with more, another process runs the job."""
 
 
@@ -106,7 +106,7 @@ class Attempts:
                     done[report["task"]] = report
             if why:
                 fenced = fenced + 1 if any(report.get("fenced") for report in reports) else 0
-                if fenced > _FENCED:
+                if fenced > _MOST_FENCED:
                     raise JobError(f"{why}; another process seems to run this job")
                 if is_outage:  # its text has the file, which may be another each time
                     self._outage(f"{why}: the stream waits")

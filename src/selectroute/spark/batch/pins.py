@@ -7,7 +7,7 @@ the snapshot folder, keeps needed revisions from being removed.
 The plan of a batch with deliveries to queues or topics is which task gets which input, and what is known of
 these destinations. A task that runs again must put and send the same, or its progress and its commit tokens
 would say nothing. So before that, the plan is written to ``pins/<batch>.plan.json``, and a repeat of the
-batch reads it. It is removed when the batch is published.
+batch reads it. It is removed after the commit.
 
 A backfill or replay has its own pin, which includes its plan, and its own lease (see ``replay``). The newest
 revision of a folder in remote storage is known without a request while a batch waits.
@@ -311,7 +311,7 @@ def write_plan(pins: Location, plan: Plan) -> None:
 
 
 def remove_plan(pins: Location, batch: int) -> None:
-    """Remove the plan of a batch that is published, with decisions on schemas and digests of rows."""
+    """Remove the plan of a batch that is committed, with decisions on schemas and digests of rows."""
     path = _path(pins, batch)
     if path.exists():  # as long as there is anything to forget
         _forget(pins, batch)
@@ -331,7 +331,7 @@ def digests_of(pins: Location, batch: int) -> Location:
 
 
 def begun_batches(pins: Location) -> list[int]:
-    """Return the batches with a plan: they may have been put or sent in part, and are not published."""
+    """Return the batches with a plan: they may have been put or sent in part."""
     return [int(path.name.removesuffix(_ENDING)) for path in pins.files() if path.name.endswith(_ENDING)]
 
 

@@ -3,7 +3,13 @@
 Five steps; after a crash between any two of them the next start gives the same output::
 
     committed already? ─no→ pin revision and plan ─→ prepare ─→ match, put, send ─→ commit ─→ publish
-                       └yes→ finish publishing; skip
+                       └yes→ skip
+
+    crash after …    the next start …
+    Spark's offsets  repeats the batch, with the newest revision
+    pin              repeats it with this revision, see `pins.pin`
+    plan             repeats it in the same tasks, which put and send what is missing, see ``destinations``
+    commit           publishes it, see `Commits.prepare`; the repeat is skipped
 
 The tasks put to queues and send to Kafka themselves, in transactions that also record this (see
 ``destinations``).

@@ -2,5 +2,5 @@
 
 ``binding`` maps columns to identifiers, ``column_types`` selects and checks those that selectors read;
 ``matches`` has the forms of the result column and expands them to pairs; ``snapshot_ref`` opens the snapshot
-in a worker.
+in a worker; ``arrow_casts`` and ``casts`` convert values.
 """

@@ -50,7 +50,7 @@ from pyspark.sql.types import (
 )
 
 from selectroute.arrays import tables as t
-from selectroute.spark.sources.files.reader import casts_of as arrow_casts_of
+from selectroute.spark.columns.arrow_casts import casts_of as arrow_casts_of
 
 _INTEGERS: Final[dict[str, tuple[DataType, int]]] = {
     "byte": (ByteType(), t.BYTE),

@@ -37,6 +37,7 @@ from selectroute.match.columns.columns import ColumnTypeError, check_column
 from selectroute.match.columns.from_messages import BODY, MIXED
 from selectroute.match.columns.missing import unlike_constants, unlike_sentence
 from selectroute.selector.names import INVALID_NAMES, breaches
+from selectroute.spark.columns.arrow_casts import casts_of as arrow_casts_of
 from selectroute.spark.columns.binding import (
     BY_NAME,
     Binding,
@@ -49,7 +50,6 @@ from selectroute.spark.columns.binding import (
     is_mixed,
 )
 from selectroute.spark.columns.casts import PROPERTY_TYPES, casts_of, unlike_values
-from selectroute.spark.sources.files.reader import casts_of as arrow_casts_of
 
 
 class Reads(Protocol):

@@ -37,7 +37,7 @@ from selectroute.match.match import Matches
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.message import Message
 from selectroute.spark.job import DestinationNotFoundError
-from selectroute.spark.sources.files.reader import DeadLetterBatch, MessageBatch, SourcePartition
+from selectroute.spark.messages import DeadLetterBatch, MessageBatch, SourcePartition
 from selectroute.storage import Location
 
 _Result = TypeVar("_Result")

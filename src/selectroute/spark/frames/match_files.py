@@ -18,8 +18,9 @@ from selectroute.spark.columns.matches import TYPES, Output, form_of, portions
 from selectroute.spark.columns.snapshot_ref import SnapshotRef, open_once, refer
 from selectroute.spark.frames.route import SNAPSHOT, SUBSCRIPTIONS, warn_of_extended
 from selectroute.spark.job import MAX_MESSAGE_BYTES
+from selectroute.spark.messages import DeadLetterBatch, MessageBatch
 from selectroute.spark.session import Batches, run_tasks, task_numbers
-from selectroute.spark.sources.files.reader import DeadLetterBatch, MessageBatch, read
+from selectroute.spark.sources.files.reader import read
 from selectroute.spark.sources.files.splits import Split, plan
 from selectroute.spark.task.task import judge
 from selectroute.storage import Location

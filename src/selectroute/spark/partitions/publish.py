@@ -16,12 +16,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from selectroute.arrays.hashing import distinct_values
+from selectroute.arrays.rows import distinct_values
 from selectroute.clauses.access import Key, equalities
 from selectroute.durable import disk
 from selectroute.durable.private_folder import temporary_folder
 from selectroute.index.compile.build import rebuilt
-from selectroute.index.compile.keys import Attributes, CostPlan, KeyStatistics, PreferredKeys, preferred_keys
+from selectroute.index.compile.cost_plan import CostPlan, Preference, preference_of
+from selectroute.index.compile.keys import Attributes, KeyStatistics
 from selectroute.index.errors import SnapshotError
 from selectroute.index.snapshot import Snapshot
 from selectroute.index.snapshot_files import published
@@ -158,14 +159,14 @@ def _subscription(ordinal: int, row: Row) -> IndexedSubscription:
 
 def _plan(table: pa.Table, living: Ordinals) -> CostPlan:
     statistics = KeyStatistics()
-    preferences: Counter[PreferredKeys] = Counter()
+    preferences: Counter[Preference] = Counter()
     for rows in _slices(table, living[:: max(1, len(living) // _SAMPLE)]):
         for ordinal, row in rows:
             clauses = _subscription(ordinal, row).clauses
             for equal in map(equalities, clauses):
                 if equal.satisfiable:
                     statistics.add(equal)
-                    preferences[preferred_keys(equal, len(clauses))] += 1
+                    preferences[preference_of(equal, len(clauses))] += 1
     return CostPlan(statistics, preferences, skip_ns=_ADDRESS_NS)
 
 

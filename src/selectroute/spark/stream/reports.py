@@ -20,9 +20,14 @@ import pyarrow as pa
 from selectroute.registry.model import MAX_SAMPLED, sampled_form, sampled_text, time_text
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.message import Message
+from selectroute.spark.batch.commits import Commits
 from selectroute.spark.batch.router import BatchReport
+from selectroute.spark.job import Job
 from selectroute.spark.sources.source import Source
 from selectroute.spark.tables.schemas import NUMBERS
+
+if TYPE_CHECKING:
+    from selectroute.client import StreamReports
 
 if TYPE_CHECKING:
     from selectroute.client import StreamReports
@@ -177,3 +182,49 @@ def offsets_behind(progress: Mapping[str, Any]) -> Iterator[tuple[str, list[int]
                 for number, offset in of_topic.items()
             ]
             yield ",".join(sorted(latest)), waiting
+
+
+class EffectiveFromReporter:
+    """Reporter to a registry: the first batch of a query that was pinned to a revision or a later one.
+
+    The registry shows it as a change's ``effective_from``. Every first batch is reported, even if the
+    registry was not reachable when it was routed: the commits have the batches to report, and
+    ``_cutoffs.json`` the position of the last report. Reports are idempotent.
+    """
+
+    def __init__(self, job: Job, commits: Commits, source: Source) -> None:
+        self._job = job
+        self._source = source
+        self._commits = commits
+        self._record = job.output / "_cutoffs.json"
+        self._introduced = False
+        reported = self._record.read_json() or {"batch": -1, "revision": -1}
+        self._batch: int = reported["batch"]
+        self._revision: int = reported["revision"]
+
+    def write_back(self, streams: StreamReports, query: str) -> None:
+        """Report the new first batches. Raises the registry's errors; the next call continues there."""
+        if not self._introduced:
+            can_replay, reason = self._replayable()
+            streams.note_query(query, source=self._job.source, can_replay=can_replay, reason=reason)
+            self._introduced = True
+        reported = self._revision
+        try:
+            while (commit := self._commits.read(self._batch + 1)) is not None:
+                if commit["revision"] > self._revision:
+                    streams.note_batch(query, commit["batch"], commit["revision"])
+                    self._revision = commit["revision"]
+                self._batch = commit["batch"]
+        finally:
+            if self._revision > reported:
+                self._record.put_json({"batch": self._batch, "revision": self._revision})
+
+    def _replayable(self) -> tuple[bool, str | None]:
+        """Return whether the inputs of the newest batch can be read again; if not, the reason."""
+        batches = self._commits.batches()
+        commit = self._commits.read(batches[-1]) if batches else None
+        if commit is None:
+            return True, None
+        (replayable,) = self._source.reread([commit])
+        lacks = replayable.gone or replayable.unknown
+        return (False, replayable.sentence) if lacks else (True, None)

@@ -23,7 +23,7 @@ import pyarrow as pa
 from selectroute.index.snapshot import Snapshot
 from selectroute.match.extended import RefusedDeliveries
 from selectroute.match.match import Matches
-from selectroute.spark.sources.files.reader import DeadLetterBatch, InputBatch, MessageBatch, SourcePartition
+from selectroute.spark.messages import DeadLetterBatch, InputBatch, MessageBatch, SourcePartition
 from selectroute.spark.tables.schemas import DEAD_LETTERS, SCHEMAS, as_written, decoded
 from selectroute.storage import Location
 

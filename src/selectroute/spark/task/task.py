@@ -6,10 +6,9 @@ source. Rows can be read only once in a task: their source calls `run_once`.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -29,9 +28,9 @@ from selectroute.spark.destinations.kafka.writer import (
 )
 from selectroute.spark.destinations.queues.writer import QueueMessages, QueueTarget, QueueWriter
 from selectroute.spark.job import Unrouted
-from selectroute.spark.sources.files.reader import DeadLetterBatch, InputBatch, MessageBatch, SourcePartition
-from selectroute.spark.sources.kafka.config import KafkaCluster
+from selectroute.spark.messages import DeadLetterBatch, InputBatch, MessageBatch, SourcePartition
 from selectroute.spark.tables.parquet_file import OutputFiles
+from selectroute.spark.task.connections import connected, disconnect, opened
 from selectroute.spark.task.replay_filter import DeliveryFilter, LetterFilter, ReplayFilter, within
 from selectroute.spark.task.writer import Sinks
 from selectroute.storage import Location
@@ -39,40 +38,7 @@ from selectroute.storage.patient import WAITED_FOR
 from selectroute.store.errors import OvertakenError, StoreError, UnavailableError
 
 if TYPE_CHECKING:  # needs the extras `kafka` and `service`
-    from selectroute.kafka.cluster import Wire
-    from selectroute.queues.sql.deliveries import QueueDeliveries
-
-_Connection = TypeVar("_Connection")
-
-_open: dict[tuple[object, ...], Any] = {}
-"""Connections by process, since they do not survive a fork, then by what they are connected to."""
-
-
-def connected(cluster: KafkaCluster, *, to_write: bool = False) -> Wire:
-    """Return this process's connections to a cluster. A broker takes the requests of a connection one after
-    the other, so writers have connections of their own.
-    """
-    return _connected_once(cluster.wire, to_write, cluster.servers, *sorted(cluster.options.items()))
-
-
-def opened(url: str) -> QueueDeliveries:
-    """Return this process's open database of queues."""
-    from selectroute.queues.sql.deliveries import QueueDeliveries  # needs the extra `service`
-
-    return _connected_once(lambda: QueueDeliveries(url), url)
-
-
-def _connected_once(connect: Callable[[], _Connection], *to: object) -> _Connection:
-    key = os.getpid(), *to
-    if key not in _open:
-        _open[key] = connect()
-    return _open[key]  # type: ignore[no-any-return]
-
-
-def disconnect() -> None:
-    """Close this process's connections, after an error: the next task makes new ones."""
-    for key in [key for key in _open if key[0] == os.getpid()]:
-        _open.pop(key).close()
+    pass
 
 
 _PART_BITS: Final = 32

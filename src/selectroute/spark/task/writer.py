@@ -15,7 +15,7 @@ from selectroute.selector.extended import GROUP
 from selectroute.spark.columns.matches import SLICE, ids_of, pairs
 from selectroute.spark.destinations.destination import Outgoing
 from selectroute.spark.job import DROP, KEEP, Unrouted
-from selectroute.spark.sources.files.reader import DeadLetterBatch, MessageBatch, SourcePartition
+from selectroute.spark.messages import DeadLetterBatch, MessageBatch, SourcePartition
 from selectroute.spark.tables.parquet_file import OutputFiles, ParquetFile
 from selectroute.spark.tables.schemas import (
     DEAD_LETTERS,

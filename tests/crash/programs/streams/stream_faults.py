@@ -21,9 +21,9 @@ import selectroute as sr
 from selectroute.index.destination import KAFKA
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.batch.router import Router
+from selectroute.spark.cluster import KafkaCluster
 from selectroute.spark.destinations.destination import Block, Refusal, Topic, Waiting
 from selectroute.spark.destinations.kafka.writer import KafkaTarget
-from selectroute.spark.sources.kafka.config import KafkaCluster
 from selectroute.spark.stream.fan_out import sentence
 from selectroute.spark.task import task
 from tests.crash.programs.failing import Shim, armed, compiled, in_turn, required, run_again, shims
@@ -81,7 +81,7 @@ class Writer:
 
     def __init__(self, topics: Topics, target: KafkaTarget, task: int, ids: Any) -> None:
         self._topics = topics
-        self._key = target.batch, task, target.plan
+        self._key = target.batch, task, target.plan_sha256
         self._ids = ids
         self._records: list[tuple[Id, tuple[str, int]]] = []
 

@@ -18,7 +18,7 @@ from selectroute.match.columns.fields import values_of_rows
 from selectroute.selector.values import UNSUPPORTED, Double, Int, Long
 from selectroute.spark import Binding, BindingError, Cast, Job, JobError, KafkaCluster, KafkaInput
 from selectroute.spark.batch.router import Router
-from selectroute.spark.sources.files.reader import cast_array, casts_of
+from selectroute.spark.columns.arrow_casts import cast_array, casts_of
 
 INTEGERS = ("byte", "short", "int", "long")
 

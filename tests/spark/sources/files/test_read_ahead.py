@@ -7,8 +7,9 @@ import pytest
 pytest.importorskip("pyspark")
 
 from selectroute.spark import Job
+from selectroute.spark.messages import MessageBatch
 from selectroute.spark.sources.files.lister import PlannedFile
-from selectroute.spark.sources.files.reader import MessageBatch, read
+from selectroute.spark.sources.files.reader import read
 from selectroute.spark.sources.files.source import FileSource
 from selectroute.storage import Location
 from tests.support.world import run_here

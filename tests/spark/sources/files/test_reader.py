@@ -10,7 +10,8 @@ pytest.importorskip("pyspark")
 
 import selectroute as sr
 from selectroute.match.columns.from_messages import MIXED
-from selectroute.spark.sources.files.reader import DeadLetterBatch, read
+from selectroute.spark.messages import DeadLetterBatch
+from selectroute.spark.sources.files.reader import read
 from selectroute.spark.sources.files.splits import plan
 from selectroute.spark.task.task import judge
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 pytest.importorskip("pyspark")
 
 from selectroute.spark.job import CommitError, Unrouted
-from selectroute.spark.sources.files.reader import DeadLetterBatch
+from selectroute.spark.messages import DeadLetterBatch
 from selectroute.spark.sources.frame.reader import (
     HASH,
     LETTER,

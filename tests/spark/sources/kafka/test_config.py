@@ -9,9 +9,10 @@ pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spar
 from pyspark.serializers import CloudPickleSerializer
 
 from selectroute.kafka import SchemaRegistry, SchemaSettingsError
+from selectroute.spark.cluster import KafkaCluster, kafka_cluster
 from selectroute.spark.destinations.kafka.writer import KafkaTarget
 from selectroute.spark.sources.checkpoint import SourceError
-from selectroute.spark.sources.kafka.config import KafkaCluster, KafkaInput, kafka_cluster, schema_registry
+from selectroute.spark.sources.kafka.config import KafkaInput, schema_registry
 
 CLUSTER = KafkaCluster("host:9092")
 

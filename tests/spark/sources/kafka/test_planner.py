@@ -12,7 +12,7 @@ from selectroute.kafka.record import Range
 from selectroute.spark.sources.kafka.offsets import Identity, offsets_with, ranges_between, ranges_record
 from selectroute.spark.sources.kafka.offsets import ranges_of as ranges_of_record
 from selectroute.spark.sources.kafka.planner import limited
-from selectroute.spark.sources.kafka.source import plan
+from selectroute.spark.sources.kafka.source import distribute
 
 SIZES = st.lists(st.integers(1, 20_000), min_size=1, max_size=9)
 
@@ -24,8 +24,8 @@ def ranges_of(sizes):
 @given(SIZES, st.integers(1, 5), st.integers(0, 12))
 def test_a_plan_has_every_offset_once_and_the_same_arguments_give_the_same(sizes, most, least):
     ranges = ranges_of(sizes)
-    tasks = plan(ranges, most, least)
-    assert tasks == plan(ranges, most, least)
+    tasks = distribute(ranges, most, least)
+    assert tasks == distribute(ranges, most, least)
     assert 1 <= len(tasks) <= max(most, least) and all(tasks)
     offsets = sorted((one.partition, n) for task in tasks for one in task for n in (one.start, one.end))
     covered = {}
@@ -39,9 +39,9 @@ def test_a_plan_has_every_offset_once_and_the_same_arguments_give_the_same(sizes
 
 
 def test_few_records_are_one_task():
-    assert len(plan(ranges_of([300] * 6), 4)) == 1
-    assert len(plan(ranges_of([5_000] * 6), 4)) == 4
-    assert len(plan(ranges_of([100]), 4, 3)) == 3
+    assert len(distribute(ranges_of([300] * 6), 4)) == 1
+    assert len(distribute(ranges_of([5_000] * 6), 4)) == 4
+    assert len(distribute(ranges_of([100]), 4, 3)) == 3
 
 
 @given(SIZES, st.integers(1, 30_000))
@@ -61,4 +61,4 @@ def test_a_partition_that_is_new_begins_at_its_first_offset():
     (one,) = ranges = ranges_between(start, end)
     assert one == Range("t", 1, 4, 6, "id", 1, skipped=4)
     assert ranges_of_record(ranges_record(ranges)) == ranges
-    assert [part.skipped for task in plan(ranges, 2, 2) for part in task] == [4, 0]
+    assert [part.skipped for task in distribute(ranges, 2, 2) for part in task] == [4, 0]

@@ -14,8 +14,8 @@ from selectroute.kafka.batches.decode import decode
 from selectroute.kafka.binding import KafkaBinding
 from selectroute.kafka.record import PartitionRecords, Record, RecordError, message_id, message_of
 from selectroute.selector.values import UNSUPPORTED
-from selectroute.spark.sources.files.reader import DeadLetterBatch
-from selectroute.spark.sources.kafka.reader import COLUMNS, FullRecords, KafkaReader, rows_of
+from selectroute.spark.messages import DeadLetterBatch
+from selectroute.spark.sources.kafka.convert import COLUMNS, FullRecords, RecordConverter, rows_of
 from selectroute.spark.task.task import judge
 from tests.spark.kafka_rows import SCHEMA, all_of, rows
 from tests.support import record_batches
@@ -36,7 +36,7 @@ BINDING = KafkaBinding.of(
 def one(headers=(), binding=BINDING, names=("weight",), **more):
     """What becomes of one record: its columns, or its dead letter."""
     record = Record("t", 0, 7, 1_700_000_000_000, headers=headers, **more)
-    messages, dead = all_of(KafkaReader(names, binding, MOST), rows([record]))
+    messages, dead = all_of(RecordConverter(names, binding, MOST), rows([record]))
     assert len(messages) + len(dead) == 1
     return dead[7] if dead else messages[7]
 
@@ -57,7 +57,7 @@ def test_of_a_header_that_stands_several_times_the_last_counts():
     assert one([("weight", b"1"), ("a", b""), ("weight", b"x"), ("weight", b"2")]) == {"weight": 2}
     assert one([("weight", b"1"), ("weight", None)]) == {"weight": None}
     batch = rows([Record("t", 0, i, headers=[("a", b"%d" % j) for j in range(i % 4)]) for i in range(9)])
-    messages, _ = all_of(KafkaReader(("a",), BINDING, MOST), batch)
+    messages, _ = all_of(RecordConverter(("a",), BINDING, MOST), batch)
     assert [messages[i]["a"] for i in range(6)] == [None, "0", "1", "2", None, "0"]
 
 
@@ -75,7 +75,7 @@ UNLIKE = {"tag": t.UNSUPPORTED, "bits": 0, "text": None}
 def unlike(headers=(), names=("weight",), value=None):
     """The columns of one record that has a value of an unlike type, and what is said of it."""
     record = Record("t", 0, 7, 1_700_000_000_000, headers=headers, value=value)
-    reader = KafkaReader(names, BINDING, MOST)
+    reader = RecordConverter(names, BINDING, MOST)
     messages, dead = all_of(reader, rows([record]))
     assert not dead
     ((name, found),) = reader.unlike.items()
@@ -154,7 +154,7 @@ def test_who_does_not_read_a_value_of_an_unlike_type_gets_the_message():
         ([("weight", b"5"), ("color", b"\xff")], {"above", "there", "all"}),
     ):
         records = [Record("t", 0, i, headers=headers if i % 2 else [("weight", b"7")]) for i in range(6)]
-        reader = KafkaReader(snapshot.reads, BINDING, MOST)
+        reader = RecordConverter(snapshot.reads, BINDING, MOST)
         (found,) = reader.read(rows(records))
         (part,) = found.parts
         ((_, matches),) = judge(snapshot, part)
@@ -214,7 +214,7 @@ def test_a_body_that_does_not_hold_what_is_bound_has_a_value_of_an_unlike_type(v
 
 
 def test_a_body_that_is_not_json_has_unlike_values_of_every_field_that_is_read():
-    reader = KafkaReader(("price", "count", "weight"), BINDING, MOST)
+    reader = RecordConverter(("price", "count", "weight"), BINDING, MOST)
     messages, dead = all_of(reader, rows([Record("t", 0, 7, headers=[("weight", b"1")], value=b"{")]))
     assert not dead
     assert (messages[7]["price"], messages[7]["count"], messages[7]["weight"]) == (UNLIKE, UNLIKE, 1)
@@ -223,7 +223,7 @@ def test_a_body_that_is_not_json_has_unlike_values_of_every_field_that_is_read()
 
 def test_one_bad_record_among_many_is_one_value_of_an_unlike_type():
     records = [Record("t", 0, i, headers=[("weight", b"x" if i == 700 else b"%d" % i)]) for i in range(1_000)]
-    messages, dead = all_of(KafkaReader(("weight",), BINDING, MOST), rows(records))
+    messages, dead = all_of(RecordConverter(("weight",), BINDING, MOST), rows(records))
     assert not dead
     found = [messages[i]["weight"] for i in range(1_000)]
     assert [one["bits"] for i, one in enumerate(found) if i != 700] == [i for i in range(1_000) if i != 700]
@@ -232,9 +232,9 @@ def test_one_bad_record_among_many_is_one_value_of_an_unlike_type():
 
 def test_topics_are_levels_by_the_separator_or_by_a_header():
     batch = rows([Record(topic, 0, i) for i, topic in enumerate(["cars.eu", "cars.eu", "bikes"])])
-    messages, _ = all_of(KafkaReader(("@topic",), BINDING, MOST), batch)
+    messages, _ = all_of(RecordConverter(("@topic",), BINDING, MOST), batch)
     assert [messages[i]["@topic"] for i in range(3)] == ["cars/eu", "cars/eu", "bikes"]
-    messages, _ = all_of(KafkaReader(("@topic",), KafkaBinding(), MOST), batch)
+    messages, _ = all_of(RecordConverter(("@topic",), KafkaBinding(), MOST), batch)
     assert [messages[i]["@topic"] for i in range(3)] == ["cars.eu", "cars.eu", "bikes"]
     binding = KafkaBinding.of(["@topic=mqtt"])
     assert one([("mqtt", b"a/b")], binding, ("@topic",)) == {"@topic": "a/b"}
@@ -249,13 +249,13 @@ def test_rows_come_by_partition_with_their_offsets_and_the_rows_themselves():
     batch = rows(
         [Record(*place, headers=[("weight", b"1")], value=b"%d" % i) for i, place in enumerate(places)]
     )
-    found = list(KafkaReader(("weight",), BINDING, MOST).read(batch))
+    found = list(RecordConverter(("weight",), BINDING, MOST).read(batch))
     assert [(one.topic, one.partition, one.rows.column("offset").to_pylist()) for one in found] == [
         *(("a", 0, [5, 9]), ("a", 1, [2]), ("b", 1, [3]), ("b", 1, [3]), ("a", 0, [10]))
     ]
     (part,) = found[0].parts
     assert found[0].of(part.rows[1:]).column("value").to_pylist() == [b"1"]
-    assert list(KafkaReader(("weight",), BINDING, MOST).read(batch.slice(0, 0))) == []
+    assert list(RecordConverter(("weight",), BINDING, MOST).read(batch.slice(0, 0))) == []
 
 
 def test_records_decoded_from_batches_are_read_as_the_reference_reads_them():
@@ -270,8 +270,8 @@ def test_records_decoded_from_batches_are_read_as_the_reference_reads_them():
     batch = rows_of(PartitionRecords("t", 3, part.records))
     records = [one._replace(timestamp=None if one.timestamp == -1 else one.timestamp) for one in records]
     names = ("weight", "color", "count", "customer", "JMSTimestamp", "partition", "offset", "from")
-    found, dead = all_of(KafkaReader(names, BINDING, MOST), batch)
-    assert (found, dead) == all_of(KafkaReader(names, BINDING, MOST), rows(records))
+    found, dead = all_of(RecordConverter(names, BINDING, MOST), batch)
+    assert (found, dead) == all_of(RecordConverter(names, BINDING, MOST), rows(records))
     assert len(found) == len(records)
     places = np.arange(len(records))
     messages = [list(FullRecords(one, BINDING).messages(places)) for one in (batch, rows(records))]
@@ -287,8 +287,8 @@ def test_large_types_of_arrow_are_read_alike():
     large = pa.schema([*types.items()])
     record = Record("cars.eu", 0, 1, 5, b"me", b"{}", [("weight", b"1"), ("JMSMessageID", b"ID:1")])
     names = ("weight", "customer", "@topic", "JMSMessageID")
-    small, _ = all_of(KafkaReader(names, BINDING, MOST), rows([record]))
-    large_too, _ = all_of(KafkaReader(names, BINDING, MOST), rows([record], large))
+    small, _ = all_of(RecordConverter(names, BINDING, MOST), rows([record]))
+    large_too, _ = all_of(RecordConverter(names, BINDING, MOST), rows([record], large))
     wanted = {"weight": 1, "customer": "me", "@topic": "cars/eu", "JMSMessageID": "ID:1"}
     assert small[1] == large_too[1] == wanted
 
@@ -300,10 +300,10 @@ def test_a_hundred_thousand_headers_and_a_hundred_megabytes_are_dead_letters_and
         Record("t", 0, 2, value=b"\0" * (100 << 20), headers=[("weight", b"2")]),
         Record("t", 0, 3, headers=[("weight", b"3")]),
     ]
-    messages, dead = all_of(KafkaReader(("weight", "@invalid-names"), BINDING, 50 << 20), rows(records))
+    messages, dead = all_of(RecordConverter(("weight", "@invalid-names"), BINDING, 50 << 20), rows(records))
     assert sorted(messages) == [1, 3]
     assert {row: one.reason for row, one in dead.items()} == {0: "too-many-headers", 2: "too-large"}
-    messages, dead = all_of(KafkaReader(("weight",), BINDING, 128 << 20), rows(records[2:3]))
+    messages, dead = all_of(RecordConverter(("weight",), BINDING, 128 << 20), rows(records[2:3]))
     assert messages[2]["weight"] == 2 and not dead, "it may be as large"
 
 
@@ -380,7 +380,7 @@ def test_what_is_read_and_matched_is_what_the_reference_says_of_each_record(seed
         index.add(id_, selector, topic=chance.choice([None, "cars/+", "cars/eu"]))
     snapshot = index.freeze()
     records = [random_record(chance, i, careful=i % 2 == 0 or seed % 4 == 0) for i in range(200)]
-    reader = KafkaReader(snapshot.reads, BINDING, MOST)
+    reader = RecordConverter(snapshot.reads, BINDING, MOST)
     kept = dead = 0
     for found in reader.read(rows(records)):
         for part in found.parts:
@@ -433,7 +433,7 @@ def test_what_spark_reads_from_a_broker_is_judged_or_a_dead_letter_record_by_rec
     )
 
     def judged(batches):
-        reader = KafkaReader(names, binding, 4 << 20)
+        reader = RecordConverter(names, binding, 4 << 20)
         for batch in batches:
             for records in reader.read(batch):
                 for part in records.parts:

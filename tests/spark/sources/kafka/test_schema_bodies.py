@@ -28,9 +28,9 @@ from selectroute.kafka.schemas.registry import Schemas, SchemaUnavailableError
 from selectroute.selector.values import UNSUPPORTED
 from selectroute.spark.columns.snapshot_ref import SnapshotRef
 from selectroute.spark.job import Unrouted
-from selectroute.spark.sources.files.reader import DeadLetterBatch
-from selectroute.spark.sources.kafka.reader import FullRecords, KafkaReader
-from selectroute.spark.sources.kafka.source import RecordReader
+from selectroute.spark.messages import DeadLetterBatch
+from selectroute.spark.sources.kafka.convert import FullRecords, RecordConverter
+from selectroute.spark.sources.kafka.reader import RecordReader
 from selectroute.spark.tables.parquet_file import OutputFiles
 from selectroute.spark.task.task import TaskSettings, judge
 from tests.spark.kafka_rows import all_of, rows
@@ -122,7 +122,7 @@ def test_bodies_of_each_format_and_of_plain_json_may_follow_one_another(world):
         Record("t", 0, 6, value=world.protobuf(Order(kind=7), value())),
         Record("t", 0, 7, value=order(world, city=None)),
     ]
-    messages, dead = all_of(KafkaReader((*NAMES, "kind"), binding, MOST, world.schemas()), rows(records))
+    messages, dead = all_of(RecordConverter((*NAMES, "kind"), binding, MOST, world.schemas()), rows(records))
     assert not dead
     found = {row: tuple(one.get(name) for name in (*NAMES, "kind")) for row, one in messages.items()}
     assert found == {
@@ -146,7 +146,7 @@ def test_a_body_that_is_not_of_its_schema_has_unlike_values_and_is_no_dead_lette
         (order(world, count=0)[:5] + b"\2\xff" + bytes(20), None),
         (b"{", "not valid JSON"),
     ):
-        reader = KafkaReader(("count", "weight"), BINDING, MOST, world.schemas())
+        reader = RecordConverter(("count", "weight"), BINDING, MOST, world.schemas())
         records = [
             Record("t", 0, 0, value=body, headers=[("weight", b"1")]),
             Record("t", 0, 1, value=order(world)),
@@ -169,7 +169,7 @@ def test_an_unknown_schema_is_a_dead_letter_with_the_id_if_selectors_read_the_bo
     ]
     names = ("count", "weight")
     schemas = world.schemas("dead-letter")
-    messages, dead = all_of(KafkaReader(names, BINDING, MOST, schemas), rows(records))
+    messages, dead = all_of(RecordConverter(names, BINDING, MOST, schemas), rows(records))
     assert list(messages) == [1] and sorted(dead) == [0, 2, 3]
     assert dead[0] is dead[2] and dead[0].rows.tolist() == [0, 2]
     assert (dead[0].stage, dead[0].reason) == ("read", "unknown-schema")
@@ -180,14 +180,14 @@ def test_an_unknown_schema_is_a_dead_letter_with_the_id_if_selectors_read_the_bo
             message_of(one, BINDING, names, schemas)
         assert error.value.reason == "unknown-schema"
     by_header = KafkaBinding.of(["weight:int", "count:int=$.count"])
-    messages, dead = all_of(KafkaReader(("weight",), by_header, MOST, schemas), rows(records))
+    messages, dead = all_of(RecordConverter(("weight",), by_header, MOST, schemas), rows(records))
     assert len(messages) == 4 and not dead  # nothing reads a body
 
 
 def test_a_batch_with_an_unknown_schema_is_not_read_while_the_job_waits_and_can_be_read_again(world):
     client = SchemaRegistryClient.new_client({"url": "mock://later"})
     schemas = Schemas(client)
-    reader = KafkaReader(("count",), BINDING, MOST, schemas)
+    reader = RecordConverter(("count",), BINDING, MOST, schemas)
     batch = rows([Record("t", 0, 0, value=b"{}"), Record("t", 0, 1, value=b"\0\0\0\0\1" + order(world)[5:])])
     for _ in range(2):
         with pytest.raises(SchemaUnavailableError, match="does not know the schema with id 1"):
@@ -206,7 +206,7 @@ def test_a_registry_that_is_down_holds_up_only_schemas_that_are_not_known(world)
         server.add(8, V2)
         registry = SchemaRegistry(server.url, {"max.retries": "0"}, "dead-letter")
         schemas = Schemas(registry.client(), registry.on_missing, registry.url)
-        reader = KafkaReader(("count",), BINDING, MOST, schemas)
+        reader = RecordConverter(("count",), BINDING, MOST, schemas)
         known = order(world)[5:]
         records = [Record("t", 0, i, value=bytes([0, 0, 0, 0, 7 + i % 2]) + known) for i in range(6)]
         assert len(all_of(reader, rows(records[:1]))[0]) == 1
@@ -293,7 +293,7 @@ def test_what_is_read_and_matched_is_what_the_reference_says_of_each_record(worl
         body = random_body(chance, world, headers)
         records.append(Record("t", offset // 40, offset, value=body, headers=headers))
     schemas = world.schemas("dead-letter")
-    reader = KafkaReader(snapshot.reads, BINDING, MOST, schemas)
+    reader = RecordConverter(snapshot.reads, BINDING, MOST, schemas)
     seen = Counter()
     for found in reader.read(rows(records)):
         for part in found.parts:

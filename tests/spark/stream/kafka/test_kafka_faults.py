@@ -7,8 +7,8 @@ import pytest
 
 from selectroute.spark import JobError
 from selectroute.spark.audit.audit import audit
+from selectroute.spark.cluster import KafkaCluster
 from selectroute.spark.sources.checkpoint import SourceError
-from selectroute.spark.sources.kafka.config import KafkaCluster
 from selectroute.spark.stream.fan_out import StreamError
 from tests.spark.kafka_world import cars, headers_of, refuse_after_plan
 from tests.spark.storages import ON_EVERY_STORAGE

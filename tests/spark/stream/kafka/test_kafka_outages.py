@@ -20,9 +20,9 @@ from selectroute.kafka.errors import BrokerUnreachableError, KafkaClientError
 from selectroute.kafka.transactions import Transactions
 from selectroute.spark import JavaError
 from selectroute.spark.audit.audit import audit
+from selectroute.spark.cluster import KafkaCluster
 from selectroute.spark.sources import open_source
-from selectroute.spark.sources.kafka import source as records
-from selectroute.spark.sources.kafka.config import KafkaCluster
+from selectroute.spark.sources.kafka import reader as records
 from selectroute.spark.stream.fan_out import StreamError
 from selectroute.spark.task import task
 from selectroute.storage import Location

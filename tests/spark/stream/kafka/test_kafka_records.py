@@ -3,7 +3,7 @@
 import pytest
 
 from selectroute.spark.audit.audit import audit
-from selectroute.spark.sources.kafka.config import KafkaCluster
+from selectroute.spark.cluster import KafkaCluster
 from selectroute.testing.broker import LARGEST_MESSAGE
 from tests.spark.kafka_world import cars
 from tests.support.components import KAFKA

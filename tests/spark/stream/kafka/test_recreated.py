@@ -5,7 +5,7 @@ import pytest
 from selectroute.kafka.errors import KafkaClientError
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.audit.audit import audit
-from selectroute.spark.sources.kafka.config import KafkaCluster
+from selectroute.spark.cluster import KafkaCluster
 from selectroute.storage import Location
 from tests.spark.kafka_world import cars
 from tests.spark.stream.kafka.test_kafka import shown

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import selectroute as sr
-from selectroute.index.compile import build, hot_keys, residuals
+from selectroute.index.compile import build, hot_keys
 from selectroute.index.describe import statistics
 from selectroute.index.errors import InvariantError
 from selectroute.index.invariants import verify_snapshot
@@ -208,6 +208,6 @@ def test_residuals_without_a_term_are_the_same_where_what_is_left_is():
         "term_program": np.array([0, 1, 2, 1, 3]),
         "term_wanted": np.ones(5, np.uint8),
     }
-    left = residuals.without(np.array([0, 1, 2, 1]), np.array([0, 2, 4, 3]), {}, others)
+    left = hot_keys.without(np.array([0, 1, 2, 1]), np.array([0, 2, 4, 3]), {}, others)
     assert left.tolist() == [3, 3, -1, 4]
     assert others["term_program"].tolist() == [0, 1, 2, 1, 3, 1, 2]

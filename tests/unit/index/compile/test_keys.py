@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 import selectroute as sr
 from selectroute.clauses.access import Equalities
-from selectroute.index.compile.keys import SCAN, CostPlan, KeyStatistics
+from selectroute.index.compile.cost_plan import CostPlan
+from selectroute.index.compile.keys import SCAN, KeyStatistics
 from selectroute.index.describe import statistics
 from selectroute.index.invariants import verify_snapshot
 from tests.support.index_invariants import verify_index

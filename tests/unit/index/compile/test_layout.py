@@ -6,8 +6,8 @@ import pytest
 import selectroute as sr
 from selectroute.arrays import tables as t
 from selectroute.index.compile.dictionary import open_addressing
-from selectroute.index.compile.keys import Prefixes, prefix_key
 from selectroute.index.compile.layout import level_slices, levels
+from selectroute.index.compile.prefixes import Prefixes, prefix_key
 from selectroute.index.errors import InvariantError
 from selectroute.index.invariants import verify_segment, verify_snapshot
 from selectroute.index.snapshot import build_snapshot

@@ -12,7 +12,8 @@ from selectroute.registry.bulk.checking import checked_lines
 from selectroute.registry.errors import ImportLineError
 from selectroute.selector.limits import DEFAULT_LIMITS
 from selectroute.selector.strict_json import JsonError, parse_json
-from selectroute.spark.sources.files.reader import DeadLetterBatch, read
+from selectroute.spark.messages import DeadLetterBatch
+from selectroute.spark.sources.files.reader import read
 from selectroute.spark.sources.files.splits import plan
 from tests.support.hostile_json import HOSTILE, NAMES, NOT_UTF_8
 from tests.support.subscription_lines import read_subscriptions

@@ -7,7 +7,7 @@ import pytest
 
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.subscriptions import subscriptions
-from selectroute.service.subscriptions.publishing import BATCH_LOOK_SECONDS
+from selectroute.service.subscriptions.waiting import BATCH_LOOK_SECONDS
 from tests.support.waiting import wait_until
 from tests.unit.service.conftest import meanwhile, problem, service
 
@@ -120,13 +120,16 @@ def test_an_idempotency_key_gives_one_subscription(client, registry):
     assert len(registry) == 1
 
 
-def test_what_is_known_already_is_not_sent_again(client, add):
+def test_what_is_known_already_is_not_sent_again(client, registry, add):
     made = add()
     path = f"{PATH}/{made['id']}"
     etag = client.get(path).headers["etag"]
     known = client.get(path, headers={"If-None-Match": f'"x", W/{etag}'})
     assert (known.status_code, known.content, known.headers["etag"]) == (304, b"", etag)
     assert client.get(path, headers={"If-None-Match": '"999"'}).status_code == 200
+    registry.streams.note_batch("stream", 0, registry.revision)
+    used = client.get(f"{path}?wait=20", headers={"If-None-Match": etag})
+    assert used.json()["effective_from"], "which the ETag does not tell"
     problem(client.get(f"{PATH}/nobody"), 404, "subscription-not-found")
     problem(client.get(f"{PATH}/no body"), 404, "subscription-not-found")
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from selectroute.index.destination import BY_MESSAGE, KAFKA
 from selectroute.index.snapshot import Snapshot
+from selectroute.spark.cluster import READ_RECREATED
 from selectroute.spark.destinations.destination import (
     Topic,
     Waiting,
@@ -23,7 +24,7 @@ from selectroute.spark.destinations.destination import (
 )
 from selectroute.spark.destinations.kafka.writer import KafkaTarget
 from selectroute.spark.job import FAIL_MISSING, Job, JobError
-from selectroute.spark.sources.kafka.config import READ_RECREATED, KafkaInput
+from selectroute.spark.sources.kafka.config import KafkaInput
 
 if TYPE_CHECKING:  # needs the extra `kafka`
     from selectroute.kafka.cluster import Wire
@@ -130,14 +131,14 @@ class KafkaTopics:
         """Return whether anything of a batch was sent, as far as is known here."""
         return any(token.batch == batch for token in self._newest.values())
 
-    def target(self, job: str, batch: int, topics: Mapping[str, Topic], plan: str) -> KafkaTarget:
+    def target(self, job: str, batch: int, topics: Mapping[str, Topic], plan_sha256: str) -> KafkaTarget:
         """Return the target of a batch, waiting until the cluster answers.
 
         Args:
             job: the id of the query.
             batch: the number of the batch.
             topics: the existing topics.
-            plan: digest of the batch's plan.
+            plan_sha256: digest of the batch's plan.
 
         Raises `StoppingError`, and the errors of `open_tokens`.
         """
@@ -151,7 +152,15 @@ class KafkaTopics:
             known = tuple(token for token in self._newest.values() if token.batch == batch)
             tokens = replace(tokens, known=known)
         return KafkaTarget(
-            self._cluster, topics, job, batch, self._producer, tokens, plan, ids, by_message=self._by_message
+            self._cluster,
+            topics,
+            job,
+            batch,
+            self._producer,
+            tokens,
+            plan_sha256,
+            ids,
+            by_message=self._by_message,
         )
 
     def read_to(self, offsets: Iterable[Mapping[str, int]]) -> None:

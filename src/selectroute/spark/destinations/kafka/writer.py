@@ -32,6 +32,7 @@ from selectroute.kafka.record import (
     record_of,
 )
 from selectroute.selector.errors import SelectRouteError
+from selectroute.spark.cluster import KafkaCluster
 from selectroute.spark.destinations.destination import (
     INPUT_TOPIC,
     UNKNOWN_TOPIC,
@@ -46,9 +47,8 @@ from selectroute.spark.destinations.destination import (
     converted,
     refuse,
 )
-from selectroute.spark.sources.files.reader import MessageBatch
-from selectroute.spark.sources.kafka.config import KafkaCluster
-from selectroute.spark.sources.kafka.reader import FullRecords
+from selectroute.spark.messages import MessageBatch
+from selectroute.spark.sources.kafka.convert import FullRecords
 from selectroute.spark.tables.schemas import HEADERS, as_written
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ class KafkaTarget:
         batch: the number of the batch.
         producer: beginning of the transactional ids.
         tokens: the topic of commit tokens; None if no topic exists, so that nothing is sent.
-        plan: digest of the batch's plan.
+        plan_sha256: digest of the batch's plan.
         ids: Kafka's ids of the topics that must still have them.
         excluded: topics that refused for too long, with the reason: their deliveries are refused.
         by_message: a topic gets one record for each message, which lists the subscriptions, for all whose
@@ -206,7 +206,7 @@ class KafkaTarget:
     batch: int
     producer: str
     tokens: TokenTopic | None = None
-    plan: str = ""
+    plan_sha256: str = ""
     ids: Mapping[str, str] = field(default_factory=dict)
     excluded: Mapping[str, str] = field(default_factory=dict)
     by_message: bool = False
@@ -281,8 +281,8 @@ class KafkaWriter:
         self._has_begun = False
         self._tokens: list[CommitToken] = []
         self._read_to: int | None = None
-        self._missing: frozenset[str] | None = None
-        self._left: set[str] = set()
+        self._unsent_before: frozenset[str] | None = None
+        self._unsent: set[str] = set()
         self._accepted: set[str] = set()
         self._written = 0
         self._sent = 0
@@ -309,18 +309,18 @@ class KafkaWriter:
         topics = self._topics[block.codes]
         for topic in np.unique(topics).tolist():
             name = self._names[topic]
-            if self._missing is not None and name not in self._missing:
+            if self._unsent_before is not None and name not in self._unsent_before:
                 send[topics == topic] = False  # by an earlier attempt
             elif name in target.excluded:
                 without = send & (topics == topic)
                 send &= ~without
-                self._left.add(name)
+                self._unsent.add(name)
                 refused.append(
                     Refusal(without, REFUSED, f"the topic {name} refused records: {target.excluded[name]}")
                 )
             elif name in self._held:
                 send[topics == topic] = False
-                self._left.add(name)
+                self._unsent.add(name)
         if np.any(send):
             self._send(block, send, numbers)
         return refused
@@ -331,8 +331,8 @@ class KafkaWriter:
             return
         from selectroute.kafka.tokens import CommitToken, write_token  # needs the extra `kafka`
 
-        target, part, left = self._target, len(self._tokens), tuple(sorted(self._left))
-        token = CommitToken(target.kind, target.batch, self._task, part, target.plan, self._sent, left)
+        target, part, left = self._target, len(self._tokens), tuple(sorted(self._unsent))
+        token = CommitToken(target.kind, target.batch, self._task, part, target.plan_sha256, self._sent, left)
         with self._holding():
             write_token(self._transactions, self._tokens_topic, token)
             self._transactions.commit()
@@ -363,12 +363,12 @@ class KafkaWriter:
         self._tokens = tokens
         if not tokens:
             return
-        if any(token.plan != target.plan for token in tokens):
+        if any(token.plan_sha256 != target.plan_sha256 for token in tokens):
             raise TokenTopicError(
                 f"batch {target.batch} was sent by another plan than this one: another process runs the "
                 "job, or its input has changed"
             )
-        self._missing = frozenset(tokens[-1].held)
+        self._unsent_before = frozenset(tokens[-1].unsent)
 
     def _send(self, block: Block, send: Mask, numbers: Ints) -> None:
         chosen = np.flatnonzero(send)

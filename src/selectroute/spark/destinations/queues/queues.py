@@ -82,17 +82,17 @@ class JobQueues:
             "choose a new output folder and checkpoint"
         )
 
-    def target(self, job: str, batch: int, lengths: Mapping[str, int], plan: str) -> QueueTarget:
+    def target(self, job: str, batch: int, lengths: Mapping[str, int], plan_sha256: str) -> QueueTarget:
         """Return the target of a batch.
 
         Args:
             job: the id of the query.
             batch: the number of the batch.
             lengths: the existing queues with their maximum message length in bytes.
-            plan: digest of the batch's plan.
+            plan_sha256: digest of the batch's plan.
         """
         url = url_by_reference(self.patient(lambda queues: queues.url))
-        return QueueTarget(url, lengths, job, batch, plan)
+        return QueueTarget(url, lengths, job, batch, plan_sha256)
 
     def patient(self, call: Callable[[QueueDeliveries], _Result]) -> _Result:
         """Call until the database answers. Raises `StoppingError`."""

@@ -34,7 +34,7 @@ from selectroute.spark.destinations.destination import (
     converted,
     refuse,
 )
-from selectroute.spark.sources.files.reader import MessageBatch
+from selectroute.spark.messages import MessageBatch
 from selectroute.spark.tables.schemas import as_written
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class QueueTarget:
         lengths: the existing queues with their maximum body length in bytes.
         job: the id of the query.
         batch: the number of the batch.
-        plan: digest of the batch's plan.
+        plan_sha256: digest of the batch's plan.
         excluded: queues that were full for too long: deliveries that do not fit are dead letters.
     """
 
@@ -141,7 +141,7 @@ class QueueTarget:
     lengths: Mapping[str, int]
     job: str
     batch: int
-    plan: str
+    plan_sha256: str
     excluded: Collection[str] = ()
 
 
@@ -176,7 +176,7 @@ class QueueWriter:
             TaskPuts,
         )
 
-        key = TaskKey(target.job, target.batch, task, target.plan)
+        key = TaskKey(target.job, target.batch, task, target.plan_sha256)
         self._puts = TaskPuts(database, key, target.excluded)
         self._names = names
         self._ids = ids

@@ -9,28 +9,32 @@ Parquet may have other names, or be cast to a type of properties, as a binding s
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from selectroute.match.columns.batch import ColumnBatch, is_group, leaves, properties, schema_columns
+from selectroute.match.columns.batch import ColumnBatch, is_group, properties, schema_columns
 from selectroute.match.columns.columns import ColumnTypeError
-from selectroute.match.columns.fields import Rows
-from selectroute.match.columns.from_messages import ARROW_TYPES, BODY, from_messages, is_mixed, with_unlike
+from selectroute.match.columns.from_messages import from_messages, is_mixed
 from selectroute.selector.message import Message, MessageError, longest_name
 from selectroute.selector.names import INVALID_NAMES, breaches
 from selectroute.selector.strict_json import JsonError, parse_json
-from selectroute.selector.values import FLOATS
+from selectroute.spark.columns.arrow_casts import cast_array, casts_of
+from selectroute.spark.messages import (
+    RAW_BYTES,
+    ColumnMessages,
+    DeadLetterBatch,
+    InputBatch,
+    Ints,
+    MessageBatch,
+    ParsedMessages,
+)
 from selectroute.spark.sources.files.splits import READ_ERRORS, Split, opened, opened_by_arrow
 from selectroute.storage.patient import WAITED_FOR
-from selectroute.topics.filter import TOPIC
-
-Ints: TypeAlias = npt.NDArray[np.int64]
 
 
 class BoundColumn(NamedTuple):
@@ -44,10 +48,6 @@ Bound: TypeAlias = Mapping[str, BoundColumn]
 """Columns of the identifiers that are bound to one."""
 
 UNBOUND: Final[Bound] = {}
-
-_STRING: Final = "string"
-_UNITS: Final = {"s": 1_000, "ms": 1, "us": 1_000, "ns": 1_000_000}
-_LONG_END: Final = float(1 << 63)
 
 
 def identifiers_of(column: str, bound: Bound) -> list[str]:
@@ -81,21 +81,6 @@ def with_bound(batch: pa.RecordBatch, bound: Bound) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([column for _, column in every], names=[name for name, _ in every])
 
 
-def casts_of(type_: pa.DataType) -> tuple[str, ...]:
-    """Return the types that a column of this type can be cast to, the most useful one first."""
-    if pa.types.is_timestamp(type_):
-        return "long", _STRING
-    if pa.types.is_date(type_):
-        return _STRING, "int", "long"
-    if pa.types.is_decimal(type_):
-        whole = ("long", "double") if type_.scale <= 0 else ("double", "long")
-        return (*whole, _STRING, "float", "int", "short", "byte")
-    if pa.types.is_floating(type_):
-        return "double", "float", "long", "int", "short", "byte"
-    is_integer = pa.types.is_integer(type_)
-    return ("long", _STRING, "double", "float", "int", "short", "byte") if is_integer else ()
-
-
 def not_cast(schema: pa.Schema, bound: Bound) -> dict[str, str]:
     """Return a sentence for each identifier whose column, in a file of this schema, has no such cast. Its
     values are of an unlike type.
@@ -112,143 +97,6 @@ def not_cast(schema: pa.Schema, bound: Bound) -> dict[str, str]:
             ColumnTypeError(source.column, type_, f"it has no cast to {source.cast}: {advice}")
         )
     return sentences
-
-
-def cast_array(column: Any, to: str) -> Any:
-    """Return a column, cast; values that do not convert are of a type that no property has. O(rows)."""
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    type_ = column.type
-    if to not in casts_of(type_):
-        return _unlike_where(pa.nulls(len(column), pa.string()), column.is_valid())
-    if pa.types.is_timestamp(type_):
-        return _timestamp(column, to)
-    if pa.types.is_date(type_):
-        days = column.cast(pa.date32())
-        return days.cast(pa.string()) if to == _STRING else days.cast(pa.int32()).cast(ARROW_TYPES[to])
-    if to == _STRING:
-        return _digits(column) if pa.types.is_decimal(type_) else column.cast(pa.string())
-    if to in FLOATS:
-        if pa.types.is_decimal(type_):
-            column = column.cast(pa.float64())
-        return column.cast(ARROW_TYPES[to], safe=False)
-    return _whole(column, ARROW_TYPES[to])
-
-
-def _timestamp(column: Any, to: str) -> Any:
-    unit, is_instant = column.type.unit, column.type.tz is not None
-    if to != _STRING:
-        counts = column.cast(pa.int64())
-        if unit == "s":
-            return pc.multiply(counts, _UNITS[unit])
-        # Arrow's own division rounds towards 0.
-        whole = pc.fill_null(counts, 0).to_numpy(zero_copy_only=False) // _UNITS[unit]
-        return pa.array(whole, pa.int64(), mask=column.is_null().to_numpy(zero_copy_only=False))
-    texts = column.cast(pa.int64()).cast(pa.timestamp(unit)).cast(pa.string())
-    texts = pc.replace_substring(texts, " ", "T")
-    if unit != "s":
-        texts = pc.replace_substring_regex(texts, r"\.?0+$", "")
-    return pc.binary_join_element_wise(texts, "Z", "") if is_instant else texts
-
-
-def _whole(column: Any, type_: pa.DataType) -> Any:
-    """Return numbers as integers; those that are not whole, or out of range, are unlike values."""
-    if pa.types.is_floating(column.type):
-        values = column.cast(pa.float64())
-        floor = pc.equal(pc.floor(values), values)
-        inside = pc.and_(pc.less(values, _LONG_END), pc.greater_equal(values, -_LONG_END))
-        fits = pc.and_(floor, inside)
-        whole = pc.if_else(fits, values, 0.0).cast(pa.int64())
-    elif pa.types.is_decimal(column.type):
-        whole = pc.cast(column, options=pc.CastOptions(pa.int64(), **_UNCHECKED))
-        back = pc.cast(whole, options=pc.CastOptions(pa.decimal256(76, max(0, column.type.scale))))
-        fits = pc.equal(back, column.cast(back.type))
-    else:
-        whole = pc.cast(column, options=pc.CastOptions(pa.int64(), allow_int_overflow=True))
-        # Only uint64 has numbers beyond int64, which come out negative.
-        is_unsigned = pa.types.is_unsigned_integer(column.type)
-        fits = pc.greater_equal(whole, 0) if is_unsigned else column.is_valid()
-    if type_ != pa.int64():
-        bound = 1 << type_.bit_width - 1
-        fits = pc.and_(fits, pc.and_(pc.less(whole, bound), pc.greater_equal(whole, -bound)))
-    fitting = pc.if_else(fits, whole, None).cast(type_)
-    return _unlike_where(fitting, pc.and_(column.is_valid(), pc.invert(pc.fill_null(fits, True))))
-
-
-_UNCHECKED: Final = {"allow_int_overflow": True, "allow_decimal_truncate": True}
-
-
-def _unlike_where(values: Any, mask: Any) -> Any:
-    rows = np.flatnonzero(mask.to_numpy(zero_copy_only=False))
-    return with_unlike(values, rows.tolist()) if len(rows) else values
-
-
-def _digits(column: Any) -> Any:
-    """Return decimals as digits; Arrow's own texts have exponents."""
-    texts = [None if value is None else format(value, "f") for value in column.to_pylist()]
-    return pa.array(texts, pa.string())
-
-
-_BLOCK = 4_096
-"""Messages converted from columns at a time: bounds memory."""
-
-_ID = "JMSMessageID"
-
-
-class FullMessages(Protocol):
-    """Full messages of one source, in any form."""
-
-    def take(self, rows: Ints) -> FullMessages:
-        """Return the messages at these rows."""
-
-    def messages(self, rows: Ints) -> Iterator[Message | str]:
-        """Yield the messages at these rows, in order; for an invalid one, the error text."""
-
-
-class ParsedMessages:
-    """Full messages that were parsed one by one."""
-
-    def __init__(self, messages: Sequence[Message]) -> None:
-        self._messages = messages
-
-    def take(self, rows: Ints) -> ParsedMessages:
-        """Return the messages at these rows."""
-        return ParsedMessages(list(self.messages(rows)))
-
-    def messages(self, rows: Ints) -> Iterator[Message]:
-        """Yield the messages at these rows."""
-        return (self._messages[row] for row in rows.tolist())
-
-
-class ColumnMessages:
-    """Full messages as columns, named as headers and properties, ``@topic`` and ``@body``.
-
-    ``ids`` are the message ids as strings, from a column of any name, or None. Other columns that begin with
-    ``@`` are not part of the message.
-    """
-
-    def __init__(self, columns: pa.RecordBatch, ids: Any | None = None) -> None:
-        if ids is not None:
-            others = [index for index, column in enumerate(columns.schema) if column.name != _ID]
-            columns = columns.select(others).append_column(_ID, ids)
-        self._columns = columns
-        leaf_names = dict.fromkeys(name for name, _ in leaves(columns.schema))
-        self._names = [name for name in leaf_names if not name.startswith("@") or name in (TOPIC, BODY)]
-
-    def take(self, rows: Ints) -> ColumnMessages:
-        """Return the messages at these rows."""
-        return ColumnMessages(self._columns.take(pa.array(rows)))
-
-    def messages(self, rows: Ints) -> Iterator[Message | str]:
-        """Yield the messages at these rows; the error text if a column can't be a property."""
-        for start in range(0, len(rows), _BLOCK):
-            chosen = rows[start : start + _BLOCK]
-            block = Rows(ColumnBatch(self._columns.take(pa.array(chosen))))
-            for row in range(len(chosen)):
-                try:
-                    yield block.message(row, self._names)
-                except (ColumnTypeError, MessageError) as error:
-                    yield str(error)
 
 
 _ID_COLUMNS = ("@id", "JMSMessageID")
@@ -332,69 +180,6 @@ _BATCH_BYTES = 64 << 20
 """Approximate bytes of full messages in Parquet to decode at a time."""
 
 _JSON_BATCH_ROWS = 16_384
-RAW_BYTES = 65_536
-"""Maximum bytes of an unreadable line in its dead letter."""
-
-
-class SourcePartition(NamedTuple):
-    """Origin of messages: a file and partition 0, or a topic of Kafka and one of its partitions."""
-
-    source: str
-    partition: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class MessageBatch:
-    """Messages of one source partition: columns, rows in the file or offsets in the partition, and ids or
-    None."""
-
-    columns: pa.RecordBatch
-    rows: Ints
-    ids: Any | None
-    full: FullMessages | None = None
-    """Full messages, if requested."""
-    numbers: Ints | None = None
-    """Ascending numbers of the messages in the input of their task; None: ``rows`` ascend."""
-
-    def take(self, indices: Ints) -> MessageBatch:
-        """Return the messages at these indices."""
-        chosen = pa.array(indices)
-        return MessageBatch(
-            self.columns.take(chosen),
-            self.rows[indices],
-            None if self.ids is None else self.ids.take(chosen),
-            None if self.full is None else self.full.take(indices),
-            None if self.numbers is None else self.numbers[indices],
-        )
-
-    @property
-    def count(self) -> int:
-        """Number of messages."""
-        return len(self.rows)
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetterBatch:
-    """Inputs of one source partition that can't be read or judged, for the same reason. ``rows`` None is the
-    whole file. ``raw`` are the original bytes if all inputs have the same."""
-
-    stage: str
-    reason: str
-    message: str
-    rows: Ints | None
-    raw: bytes | None = None
-
-    @property
-    def count(self) -> int:
-        """Number of inputs."""
-        return 1 if self.rows is None else len(self.rows)
-
-    def take(self, indices: Ints) -> DeadLetterBatch:
-        """Return the inputs at these indices."""
-        return self if self.rows is None else replace(self, rows=self.rows[indices])
-
-
-InputBatch: TypeAlias = MessageBatch | DeadLetterBatch
 
 
 def read(

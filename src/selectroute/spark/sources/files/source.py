@@ -31,18 +31,11 @@ from selectroute.selector.sentences import counted
 from selectroute.spark.columns.binding import Binding
 from selectroute.spark.columns.column_types import ReadTypes
 from selectroute.spark.job import Commit, CommitError, Job
+from selectroute.spark.messages import DeadLetterBatch, MessageBatch, SourcePartition
 from selectroute.spark.session import Runner, Work
 from selectroute.spark.sources.checkpoint import SourceNotFoundError
 from selectroute.spark.sources.files.lister import NAME, FileLister, PlannedFile, planned_files
-from selectroute.spark.sources.files.reader import (
-    Bound,
-    BoundColumn,
-    DeadLetterBatch,
-    MessageBatch,
-    SourcePartition,
-    not_cast,
-    read,
-)
+from selectroute.spark.sources.files.reader import Bound, BoundColumn, not_cast, read
 from selectroute.spark.sources.files.splits import OUTSIDE, Split, opened_by_arrow, plan_in
 from selectroute.spark.sources.planner import planned_stream
 from selectroute.spark.sources.source import Mask, Outcome, ReplayableInput, TaskAttempts

@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from selectroute.spark.job import CommitError
-from selectroute.spark.sources.files.reader import DeadLetterBatch, SourcePartition, checked_rows
+from selectroute.spark.messages import DeadLetterBatch, SourcePartition
+from selectroute.spark.sources.files.reader import checked_rows
 from selectroute.spark.task.task import InputPart, TaskSettings
 from selectroute.storage import Location
 

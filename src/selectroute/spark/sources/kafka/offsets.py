@@ -169,6 +169,7 @@ def changed(
             f"it up to these offsets: {shown}",
             {},
         )
+    # What was read up to an offset, in a leader epoch; `start` is the epoch of the present leader.
     read = {
         Range(topic, int(number), wire.epochs.get((topic, int(number)), -1), offset, was.id, epoch)
         for number, offset in positions.items()

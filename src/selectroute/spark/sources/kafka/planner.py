@@ -25,7 +25,8 @@ from selectroute.kafka.errors import (
     TopicChangedError,
 )
 from selectroute.kafka.record import Range
-from selectroute.spark.sources.kafka.config import READ_RECREATED, KafkaInput, StartingOffsets
+from selectroute.spark.cluster import READ_RECREATED
+from selectroute.spark.sources.kafka.config import KafkaInput, StartingOffsets
 from selectroute.spark.sources.kafka.offsets import (
     Identity,
     Offsets,
@@ -46,7 +47,7 @@ _SECONDS: Final = 5.0
 """How long a stream waits for the cluster before it looks again, and can be stopped in between."""
 
 
-class OffsetReader(Planner):
+class KafkaPlanner(Planner):
     """Planner of a stream of records."""
 
     def __init__(self, input: KafkaInput, first: Offsets) -> None:
@@ -191,7 +192,7 @@ def next_offsets(
         most: number of records of the batch, see `limited`.
         checked: positions of which is known that their partitions have not lost them; new ones are added.
 
-    Raises: as `OffsetReader.latestOffset`; KafkaClientError.
+    Raises: as `KafkaPlanner.latestOffset`; KafkaClientError.
     """
     before = positions_of(start)
     if gone := sorted(before.keys() - ends.keys()):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,18 +13,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
-from selectroute.index.snapshot import Snapshot
-from selectroute.kafka.binding import KafkaBinding
 from selectroute.kafka.record import Range
-from selectroute.kafka.schemas.bodies import Decisions
-from selectroute.kafka.schemas.registry import SchemaRegistry, open_schemas
+from selectroute.kafka.schemas.registry import open_schemas
 from selectroute.selector.message import Message
 from selectroute.selector.sentences import counted
 from selectroute.spark.job import Commit, CommitError
 from selectroute.spark.session import Runner, Work
 from selectroute.spark.sources.checkpoint import SourceNotFoundError
-from selectroute.spark.sources.files.reader import RAW_BYTES, DeadLetterBatch, SourcePartition
-from selectroute.spark.sources.kafka.config import READ_RECREATED, KafkaInput
+from selectroute.spark.sources.kafka.config import KafkaInput
+from selectroute.spark.sources.kafka.convert import FullRecords, Unlike, rows_of
 from selectroute.spark.sources.kafka.offsets import (
     batch_ranges,
     first_offsets,
@@ -35,12 +31,10 @@ from selectroute.spark.sources.kafka.offsets import (
     ranges_record,
     write_first_offsets,
 )
-from selectroute.spark.sources.kafka.reader import FullRecords, KafkaReader, Records, Unlike, rows_of
+from selectroute.spark.sources.kafka.reader import route_ranges
 from selectroute.spark.sources.planner import planned_stream
 from selectroute.spark.sources.source import Mask, Outcome, ReplayableInput, TaskAttempts
-from selectroute.spark.tables.schemas import RAW
-from selectroute.spark.task.task import InputPart, TaskSettings, connected, run
-from selectroute.storage import Location
+from selectroute.spark.task.task import TaskSettings
 
 _FEW_RECORDS = 2_000
 """Records for which a further task is worth its fixed cost."""
@@ -79,13 +73,13 @@ class KafkaSource:
 
     def stream(self, checkpoint: Path) -> DataFrame:
         """Return the stream that plans the batches. A new checkpoint gets the start of the first one."""
-        from selectroute.spark.sources.kafka.planner import NAME, OffsetReader, first_of  # extra `kafka`
+        from selectroute.spark.sources.kafka.planner import NAME, KafkaPlanner, first_of  # extra `kafka`
 
         assert self._spark is not None, "a stream needs Spark"
         if not has_first_offsets(checkpoint):
             with self.input.cluster.wire() as wire:
                 write_first_offsets(checkpoint, first_of(wire, self.input))
-        planner = partial(OffsetReader, self.input, first_offsets(checkpoint))
+        planner = partial(KafkaPlanner, self.input, first_offsets(checkpoint))
         return planned_stream(self._spark, NAME, planner)
 
     def planned(self, checkpoint: Path, batch: int, frame: DataFrame | None = None) -> list[Range]:
@@ -165,7 +159,7 @@ class KafkaBatchInput:
 
     def plan(self, tasks: int) -> dict[str, Any]:
         """Return the ranges of each task."""
-        planned = plan(self._ranges, tasks, self._source.input.min_partitions)
+        planned = distribute(self._ranges, tasks, self._source.input.min_partitions)
         return {"ranges": [[list(range_) for range_ in task] for task in planned]}
 
     def follows(self, plan: Mapping[str, Any]) -> bool:
@@ -190,7 +184,7 @@ class KafkaBatchInput:
         """Route the records, in tasks. Raises `CommitError`."""
         source, input, tasks = self._source, self._source.input, self._tasks
         if tasks is None:
-            tasks = plan(self._ranges, source.tasks, input.min_partitions)
+            tasks = distribute(self._ranges, source.tasks, input.min_partitions)
 
         def work_of(settings: TaskSettings) -> Work:
             return partial(route_ranges, tasks, input, self._again, settings)
@@ -252,7 +246,7 @@ class KafkaBatchInput:
             )
 
 
-def plan(ranges: Sequence[Range], most_tasks: int, least_tasks: int | None = None) -> list[list[Range]]:
+def distribute(ranges: Sequence[Range], most_tasks: int, least_tasks: int | None = None) -> list[list[Range]]:
     """Distribute ranges over tasks, the larger ones first, each to the task with the fewest offsets so far.
 
     The records of a partition stay in one task, which keeps their order, unless there must be more tasks than
@@ -306,106 +300,3 @@ def _left(batch: int, ranges: Sequence[Range], kept: Mapping[Range, Range]) -> R
         noun="no longer kept by Kafka",
         sources=tuple(range_.source for range_ in gone),
     )
-
-
-def route_ranges(
-    tasks: Sequence[Sequence[Range]], input: KafkaInput, may_lack: bool, settings: TaskSettings, task: int
-) -> dict[str, Any]:
-    """Route the records of the ranges of the task of this number; return the report of `run` and
-    `RecordReader`. With ``may_lack``, records that Kafka no longer has are left out.
-    """
-    return run(partial(_record_reader, tasks[task], input, may_lack, task), settings, task)
-
-
-def _record_reader(
-    ranges: Sequence[Range],
-    input: KafkaInput,
-    may_lack: bool,
-    task: int,
-    snapshot: Snapshot,
-    settings: TaskSettings,
-    full: bool,
-) -> RecordReader:
-    from selectroute.kafka.reading import read  # needs the extra `kafka`
-
-    # Partitions are read side by side, in no certain order; the progress of puts needs one.
-    groups = [[range_] for range_ in sorted(ranges)] if settings.queues is not None else [ranges]
-    wire, committed = connected(input.cluster), input.cluster.reads_committed
-    options = {"may_lack": may_lack, "may_change": may_lack or input.cluster.recreated == READ_RECREATED}
-    parts = (part for group in groups for part in read(wire, group, committed=committed, **options))
-    batches, registry = map(rows_of, parts), input.schemas
-    decisions = None
-    if registry is not None and registry.on_missing != "wait" and settings.schema_decisions is not None:
-        decisions = Decisions(Location.of(settings.schema_decisions), task)
-    return RecordReader(batches, input.binding, registry, snapshot, settings, full, ranges, decisions)
-
-
-class RecordReader:
-    """Reader of Kafka records. Reports columns that are ``unlike``, and under ``came`` the number of records,
-    the first and the last offset of each partition.
-
-    Raises `SchemaUnavailableError` for a schema that is not available, if the policy of its registry is to
-    wait.
-    """
-
-    def __init__(
-        self,
-        batches: Iterator[pa.RecordBatch],
-        binding: KafkaBinding,
-        registry: SchemaRegistry | None,
-        snapshot: Snapshot,
-        settings: TaskSettings,
-        full: bool,
-        ranges: Sequence[Range] = (),
-        decisions: Decisions | None = None,
-    ) -> None:
-        self._batches = batches
-        partitions = sorted({SourcePartition(range_.topic, range_.partition) for range_ in ranges})
-        self._numbers = {partition: number for number, partition in enumerate(partitions)}
-        self._sources = {range_.topic: range_.source for range_ in ranges}
-        self._schemas = None if registry is None else open_schemas(registry)
-        self._binding = binding
-        self._full = full
-        self._reader = KafkaReader(
-            settings.names(snapshot), binding, settings.max_message_bytes, self._schemas, decisions
-        )
-        self._came: dict[SourcePartition, tuple[int, int, int]] = {}
-
-    def parts(self) -> Iterator[InputPart]:
-        """Yield the records of the batches."""
-        for batch in self._batches:
-            for records in self._reader.read(batch):
-                place = SourcePartition(records.topic, records.partition)
-                self._came[place] = _added(self._came.get(place), records)
-                for part in records.parts:
-                    if self._full and not isinstance(part, DeadLetterBatch):
-                        full = FullRecords(records.of(part.rows), self._binding, self._schemas)
-                        part = replace(part, full=full)
-                    shown = place._replace(source=self._sources.get(records.topic, records.topic))
-                    yield InputPart(self._numbers.get(place, 0), shown, part, partial(originals, records))
-
-    def report(self) -> dict[str, Any]:
-        """Return the warnings about columns, and the ranges of the records read."""
-        came = [[*place, *rows] for place, rows in self._came.items()]
-        return {"unlike": self._reader.unlike, "came": came}
-
-
-def originals(records: Records, dead: DeadLetterBatch) -> pa.RecordBatch:
-    """Return the original records of dead letters, in the columns of `RAW`: without headers, and with the
-    beginning of value and key, if they are too large.
-    """
-    assert dead.rows is not None
-    rows = records.of(dead.rows)
-    value, key, headers = (rows.column(name) for name in ("value", "key", "headers"))
-    if dead.reason == "too-large":
-        value, key = (pc.binary_slice(column, 0, RAW_BYTES) for column in (value, key))
-        headers = pa.nulls(len(rows), RAW.field("headers").type)
-    return pa.RecordBatch.from_arrays([value, key, headers], names=["value", "key", "headers"])
-
-
-def _added(before: tuple[int, int, int] | None, records: Records) -> tuple[int, int, int]:
-    offsets = records.rows.column("offset").to_numpy(zero_copy_only=False)
-    rows, first, last = len(offsets), int(np.min(offsets)), int(np.max(offsets))
-    if before is None:
-        return rows, first, last
-    return before[0] + rows, min(before[1], first), max(before[2], last)
