@@ -4,7 +4,7 @@ A revision is kept if it is one of the newest, if a lease shows that a query sti
 newest recently: a reader without a lease may still pass it to its workers. A file is kept if a kept revision
 names it, or if it is new: a publisher may be about to name it.
 
-The oldest revision that is kept is written to ``leases/_floor.json`` before the leases are read, and who
+The oldest revision that is kept is written to ``_floor.json`` before the leases are read, and who
 takes a lease reads it after writing: of a lease and a removal at the same time, one sees the other at least.
 On a file system, a lock keeps publishers away meanwhile, too.
 """
@@ -29,8 +29,6 @@ GRACE_SECONDS = 3600.0
 
 REMOTE_GRACE_SECONDS = 300.0
 """Shortest grace in remote storage, for publishers that are slow, and clocks that differ."""
-
-_FLOOR = "_floor.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +74,6 @@ def _collect(folder: Location, keep: int, before: float) -> Collected:
     changed = {entry.key: entry.modified for entry in folder.entries()}
     gone = _unused(folder, published, changed, keep, before)
     if gone:
-        _floor(folder).parent.make_folder()
         _floor(folder).put_json({"revision": published[len(gone)]})
         gone = _unused(folder, published, changed, keep, before)  # with the leases that were taken meanwhile
     named: set[str] = set()
@@ -127,7 +124,7 @@ def floor(folder: Location) -> int:
 
 
 def _floor(folder: Location) -> Location:
-    return folder / "leases" / _FLOOR
+    return folder / "_floor.json"
 
 
 def leased(folder: Location) -> Iterator[int]:

@@ -494,7 +494,11 @@ def _write(file: Location, table: pa.Table) -> str:
         file.put(data)
         return hashlib.sha256(data).hexdigest()
     draft = file.draft()
-    sha256 = disk.write_file(draft, write)
+    try:
+        sha256 = disk.write_file(draft, write)
+    except BaseException:
+        file.discard(draft)
+        raise
     file.upload(draft)
     return sha256
 

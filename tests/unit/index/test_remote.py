@@ -138,7 +138,7 @@ def test_a_lease_on_what_is_being_removed_is_refused(folder):
     from selectroute.spark.columns.snapshot_ref import lease
 
     sr.publish(sr.build_snapshot(subscriptions(2)), folder)
-    (Location.of(folder) / "leases" / "_floor.json").put_json({"revision": 7})
+    (Location.of(folder) / "_floor.json").put_json({"revision": 7})
     with pytest.raises(SnapshotError, match=r"revision 6 in s3://.* is being removed"):
         lease(Location.of(folder), "q", 6)
     lease(Location.of(folder), "q", 7)

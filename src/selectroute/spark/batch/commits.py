@@ -9,15 +9,15 @@
 
 Up to the commit a crash leaves only staged files, which the next start removes. After the commit the batch is
 done: it is published behind the stream, while the next one is matched, or by the next start; a repeat of the
-batch is skipped. Batches of the
-stream are numbered from 0 up, side batches from -1 down: backfills (see ``backfill``) and replays (see
-``replay``).
+batch is skipped. Batches of the stream are numbered from 0 up, side batches from -1 down: backfills (see
+``backfill``) and replays (see ``replay``).
 """
 
 from __future__ import annotations
 
 import json
 import re
+import threading
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -57,6 +57,7 @@ class Commits:
         self._pending: set[str] = set()
         # Of the accounting, as long as lines are not appended to the file.
         self._lines: list[str] | None = None
+        self._accounting_guard = threading.Lock()
 
     def prepare(self) -> list[str]:
         """Create the folders, finish committed batches, remove others, and rebuild the accounting. Return a
@@ -174,10 +175,11 @@ class Commits:
     def _publish(self, commit: Mapping[str, Any]) -> None:
         self._show(commit)
         line = self.line(commit)
-        if self._accounting.append_line(line):
-            self._lines = None
-        elif self._lines is not None:
-            self._lines.append(line)
+        with self._accounting_guard:
+            if self._accounting.append_line(line):
+                self._lines = None
+            elif self._lines is not None:
+                self._lines.append(line)
         self._pending.discard(commit["staging"])
 
     def _show(self, commit: Mapping[str, Any]) -> None:
@@ -198,11 +200,12 @@ class Commits:
 
     def write_accounting(self) -> None:
         """Write the accounting, where lines can't be appended to a file."""
-        if self._lines is not None:
-            data = _text(self._lines)
-            entry = self._accounting.entry()
-            if entry is None or entry.size != len(data):
-                self._accounting.put(data)
+        with self._accounting_guard:
+            if self._lines is not None:
+                data = _text(self._lines)
+                entry = self._accounting.entry()
+                if entry is None or entry.size != len(data):
+                    self._accounting.put(data)
 
     def _complete_accounting(self) -> None:
         """Add the lines of batches that are committed and not accounted for; reads no other commits."""
