@@ -25,6 +25,7 @@ import pytest
 import selectroute as sr
 from docs.site.pages import DOCS, ROOT, blocks, documentation
 from selectroute.cli.commands.selector import dialect_rows
+from selectroute.index.retention import collect
 from selectroute.selector import Dialect, Message, Selector
 from selectroute.testing.broker import free_ports
 from tests.docs.shell import BASH, Shell, code_of, environment, finished, lines
@@ -435,7 +436,7 @@ def test_a_snapshot_folder_has_the_files_shown(tmp_path):
         world.publish(revision, **{f"s{number}": f"color = 'c{number}'" for number in range(100)})
     world.drop_json("a.jsonl", {"properties": {"color": "c7"}})
     world.route("a.jsonl")
-    sr.collect(world.snapshots, keep=1, grace_seconds=0)
+    collect(world.snapshots, keep=1, grace_seconds=0)
     with sr.Publisher(world.snapshots) as publisher:
         publisher.apply([sr.Remove("s17"), sr.Add("all")])
     paths = [path for path in world.snapshots.rglob("*") if path.is_file()]
