@@ -111,7 +111,7 @@ class Run:
         self.log = log
         self.router = world.router(**options)
         self.backfills = Backfills(self.router)
-        self.cutoffs = EffectiveFromReporter(self.router.job, self.router.commits, self.router.source)
+        self.effective_from = EffectiveFromReporter(self.router.job, self.router.commits, self.router.source)
 
     def route(self, batch: int, *messages: Any) -> BatchReport:
         """Route a file of these messages, named after the batch; return the report of it."""

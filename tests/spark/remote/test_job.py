@@ -103,8 +103,8 @@ def test_what_a_job_does_besides_tables_it_does_in_remote_storage(
         assert queues.ids("A") == delivery_ids("1.jsonl", "a", range(2)) + delivery_ids("2.jsonl", "a", [0])
         query = runs[-1] and world.output / "_job.json"
         query = query.read_json()["query"]
-        cutoffs = [registry.streams.effective_from(one) for one in (added[1], paused, resumed)]
-        assert cutoffs == [[EffectiveFrom(query, batch)] for batch in range(3)]
+        effective = [registry.streams.effective_from(one) for one in (added[1], paused, resumed)]
+        assert effective == [[EffectiveFrom(query, batch)] for batch in range(3)]
 
         # A repair, and the dead letters of the first batch once more.
         store = Store(queues.url, metadata)

@@ -86,8 +86,8 @@ def test_a_change_holds_from_the_batch_that_the_registry_names(spark, world, reg
         following.join()
     query = fan.query.id
     assert [(one.query, one.can_replay, one.reason) for one in answer.backfill] == [(query, True, None)]
-    cutoffs = [registry.streams.effective_from(revision) for revision in (added, changed, paused, resumed)]
-    assert cutoffs == [[EffectiveFrom(query, batch)] for batch in range(4)]
+    effective = [registry.streams.effective_from(revision) for revision in (added, changed, paused, resumed)]
+    assert effective == [[EffectiveFrom(query, batch)] for batch in range(4)]
     assert not warnings
     (stream,) = registry.streams.all()
     told = {one["batch"]: one for one in registry.streams.reports(query).batches}
@@ -155,7 +155,7 @@ def test_a_database_and_a_service_are_followed_alike(world, registry, published,
         registry.import_(f'{{"id": "s{number}", "selector": "a = {number}"}}' for number in range(1_500))
         published.catch_up()
         (report,) = run.backfill()
-        run.cutoffs.write_back(run.log.streams, "q")
+        run.effective_from.report(run.log.streams, "q")
         reporter = BatchReporter(lambda: {"waiting": {"queue": 1}, "behind": 3})
         reporter.note(report)
         reporter.send(run.log.streams, "q")

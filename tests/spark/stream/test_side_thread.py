@@ -49,12 +49,12 @@ def told(log):
 
 def test_the_first_batch_of_each_revision_is_told(world, log):
     run = Run(world, log)
-    run.cutoffs.write_back(log, "q")
+    run.effective_from.report(log, "q")
     for batch in range(5):
         if batch == 2:
             log.add("two", "")
         run.route(batch, RED)
-        run.cutoffs.write_back(log, "q")
+        run.effective_from.report(log, "q")
     assert log.notes == [("q", str(world.input), True, None), ("q", 0, 1), ("q", 2, 2)]
 
 
@@ -65,27 +65,27 @@ def test_what_a_registry_was_not_there_to_hear_is_told_later_also_by_the_next_st
         log.add(f"s{batch}", "")
         run.route(batch, RED)
         with pytest.raises(Exception, match="nobody answers"):
-            run.cutoffs.write_back(log, "q")
+            run.effective_from.report(log, "q")
     log.reachable = True
     again = Run(world, log)
     again.route(3, RED)
-    again.cutoffs.write_back(log, "q")
+    again.effective_from.report(log, "q")
     assert told(log) == [("q", 0, 2), ("q", 1, 3), ("q", 2, 4)]
-    again.cutoffs.write_back(log, "q")
-    Run(world, log).cutoffs.write_back(log, "q")
+    again.effective_from.report(log, "q")
+    Run(world, log).effective_from.report(log, "q")
     assert len(told(log)) == 3
 
 
 def test_a_backfill_is_no_cut_off(log, owed):
     owed.backfill()
-    owed.cutoffs.write_back(log, "q")
+    owed.effective_from.report(log, "q")
     assert [batch for _, batch, _ in told(log)] == [0, 1]
 
 
 def test_a_source_whose_files_go_can_not_replay_and_says_so(world, log):
     Run(world, log).route(0, RED)
     (world.input / "0.jsonl").unlink()
-    Run(world, log).cutoffs.write_back(log, "q")
+    Run(world, log).effective_from.report(log, "q")
     _, _, can_replay, reason = log.notes[0]
     assert not can_replay and reason == "of batch 0, removed or changed since it was routed: 0.jsonl"
 
@@ -142,8 +142,8 @@ def test_a_crash_while_telling_leaves_nothing_untold(tmp_path_factory, after):
         log.add("more", "")
         run.route(1, RED)
         with kill:
-            run.cutoffs.write_back(log, "q")
-        EffectiveFromReporter(run.router.job, run.router.commits, run.router.source).write_back(log, "q")
+            run.effective_from.report(log, "q")
+        EffectiveFromReporter(run.router.job, run.router.commits, run.router.source).report(log, "q")
         assert set(told(log)) == {("q", 0, 1), ("q", 1, 2)}, at
 
 

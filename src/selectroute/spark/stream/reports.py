@@ -189,20 +189,20 @@ class EffectiveFromReporter:
 
     The registry shows it as a change's ``effective_from``. Every first batch is reported, even if the
     registry was not reachable when it was routed: the commits have the batches to report, and
-    ``_cutoffs.json`` the position of the last report. Reports are idempotent.
+    ``_reported.json`` the position of the last report. Reports are idempotent.
     """
 
     def __init__(self, job: Job, commits: Commits, source: Source) -> None:
         self._job = job
         self._source = source
         self._commits = commits
-        self._record = job.output / "_cutoffs.json"
+        self._record = job.output / "_reported.json"
         self._introduced = False
         reported = self._record.read_json() or {"batch": -1, "revision": -1}
         self._batch: int = reported["batch"]
         self._revision: int = reported["revision"]
 
-    def write_back(self, streams: StreamReports, query: str) -> None:
+    def report(self, streams: StreamReports, query: str) -> None:
         """Report the new first batches. Raises the registry's errors; the next call continues there."""
         if not self._introduced:
             can_replay, reason = self._replayable()

@@ -192,7 +192,7 @@ class SideThread:
 
     def _ask(self, registry: SubscriptionRegistry, query: str) -> None:
         try:
-            self._effective_from.write_back(registry.streams, query)
+            self._effective_from.report(registry.streams, query)
             self._backfills.follow(registry)
             self._reporter.send(registry.streams, query, at_once=self._ending.is_set())
             self._sampler.send(registry.streams, query, at_once=self._ending.is_set())

@@ -57,7 +57,7 @@ class Halted:
         folder.release()
         run = Run(self.world, self.log)
         run.route(0, *MESSAGES[0])
-        run.cutoffs.write_back(self.log, QUERY)
+        run.effective_from.report(self.log, QUERY)
         self.log.pause("red")
         run.route(1, *MESSAGES[1])
         self.log.resume("red")
@@ -79,7 +79,7 @@ class Halted:
             query = folder.bind()
             for batch in (2, 3):
                 run.route(batch, *MESSAGES[batch])
-            run.cutoffs.write_back(log, query)
+            run.effective_from.report(log, query)
             run.backfill()
         finally:
             folder.release()
@@ -108,7 +108,7 @@ def files(halted: Halted) -> dict[str, list[Path]]:
         "pins": sorted((output / "pins").glob("*.json")),
         "_commits": sorted((output / "_commits").glob("*.json")),
         "leases": sorted(leases.glob("*.json")),
-        **{name: [output / name] for name in ("_job.json", "_cutoffs.json", "_backfill.json")},
+        **{name: [output / name] for name in ("_job.json", "_reported.json", "_backfill.json")},
         "accounting.jsonl": [output / "accounting.jsonl"],
     }
     names = {path.stem for path in found["pins"]}

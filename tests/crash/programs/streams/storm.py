@@ -272,7 +272,7 @@ class Check:
         self.counts["changes"] = len(self.log)
         self._check_files()
         self._check_batches()
-        self._check_cutoffs()
+        self._check_reported()
         self._check_backfills()
         return self.counts
 
@@ -295,7 +295,7 @@ class Check:
         self.counts["batches"] = len(self.live)
         self.counts["revisions"] = len(states)
 
-    def _check_cutoffs(self) -> None:
+    def _check_reported(self) -> None:
         pinned = [(self.commits[batch]["revision"], batch) for batch in self.live]
         for revision in {change.revision for change in self.log}:
             expected = next((batch for at, batch in pinned if at >= revision), None)
