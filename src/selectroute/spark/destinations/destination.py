@@ -365,55 +365,60 @@ class Outgoing:
         """Write the messages for destinations of the kind. Return the matches without the refused deliveries,
         and the refused ones with their ordinals.
         """
+        # A match is a message with a subscription. Chunks of messages are converted at once::
+        #
+        #     match         0  1  2  3  4  5      those of this kind: 1 3 4
+        #     message_of    0  0  1  2  2  3
+        #     in_chunk         0     1  1         with the chunk 0 2: place of the message in it
         codes = self._to.codes[matches.ordinals]
-        pairs = np.flatnonzero(codes >= 0)
-        if not len(pairs):
+        of_kind = np.flatnonzero(codes >= 0)
+        if not len(of_kind):
             return matches, []
-        rows = np.repeat(np.arange(len(matches), dtype=np.int64), np.diff(matches.offsets))
-        places, firsts = np.unique(rows[pairs], return_index=True)
-        firsts = np.append(firsts, len(pairs))
+        message_of = np.repeat(np.arange(len(matches), dtype=np.int64), np.diff(matches.offsets))
+        to_send, firsts = np.unique(message_of[of_kind], return_index=True)
+        firsts = np.append(firsts, len(of_kind))
         refused: list[tuple[DeadLetterBatch, Codes]] = []
         keep = np.ones(len(matches.ordinals), np.bool_)
         most = self._kind.block(messages)
-        for start in range(0, len(places), most):
-            block = places[start : start + most]
-            own = pairs[firsts[start] : firsts[start + len(block)]]
-            positions = np.searchsorted(block, rows[own])
-            contents = self._kind.contents(messages, block)
-            left = np.ones(len(own), np.bool_)
+        for start in range(0, len(to_send), most):
+            chunk = to_send[start : start + most]
+            of_chunk = of_kind[firsts[start] : firsts[start + len(chunk)]]
+            in_chunk = np.searchsorted(chunk, message_of[of_chunk])
+            contents = self._kind.contents(messages, chunk)
+            accepted = np.ones(len(of_chunk), np.bool_)
 
-            def strike_off(refusal: Refusal, of: Ints, own: Ints = own, left: Mask = left) -> None:
-                """Strike off a refusal of the deliveries at the places ``of`` in the block."""
-                struck = of[refusal.without]
-                left[struck] = False
-                struck = own[struck]
-                dead = DeadLetterBatch(
-                    "deliver", refusal.reason, refusal.sentence, messages.rows[rows[struck]]
-                )
+            def strike_off(
+                refusal: Refusal, of: Ints, of_chunk: Ints = of_chunk, accepted: Mask = accepted
+            ) -> None:
+                """Strike off a refusal of the matches ``of`` the chunk."""
+                accepted[of[refusal.without]] = False
+                struck = of_chunk[of[refusal.without]]
+                rows = messages.rows[message_of[struck]]
+                dead = DeadLetterBatch("deliver", refusal.reason, refusal.sentence, rows)
                 refused.append((dead, matches.ordinals[struck]))
 
-            for refusal in self._refused(contents, positions, codes[own]):
-                strike_off(refusal, np.arange(len(own)))
-            kept = np.flatnonzero(left)
-            if len(kept):
+            for refusal in self._refused(contents, in_chunk, codes[of_chunk]):
+                strike_off(refusal, np.arange(len(of_chunk)))
+            to_write = np.flatnonzero(accepted)
+            if len(to_write):
                 assert self.writer is not None, "deliveries without a destination are refused by their format"
-                fitting = np.cumsum(contents.fit) - 1
-                chosen = block[contents.fit]
-                offsets = messages.rows[chosen]
-                outgoing = Block(
+                row_of = np.cumsum(contents.fit) - 1  # of the contents, which have only messages that fit
+                fitting = chunk[contents.fit]
+                offsets = messages.rows[fitting]
+                block = Block(
                     place,
                     self.part,
                     offsets,
                     contents.columns,
-                    fitting[positions[kept]],
-                    codes[own[kept]],
-                    matches.ordinals[own[kept]],
-                    offsets if messages.numbers is None else messages.numbers[chosen],
+                    row_of[in_chunk[to_write]],
+                    codes[of_chunk[to_write]],
+                    matches.ordinals[of_chunk[to_write]],
+                    offsets if messages.numbers is None else messages.numbers[fitting],
                 )
-                for refusal in self.writer.write(outgoing):
-                    strike_off(refusal, kept)
-            self.deliveries += int(np.count_nonzero(left))
-            keep[own[~left]] = False
+                for refusal in self.writer.write(block):
+                    strike_off(refusal, to_write)
+            self.deliveries += int(np.count_nonzero(accepted))
+            keep[of_chunk[~accepted]] = False
         bounds = np.concatenate((np.zeros(1, np.int64), np.cumsum(keep, dtype=np.int64)))[matches.offsets]
         return replace(matches, offsets=bounds, ordinals=matches.ordinals[keep]), refused
 
