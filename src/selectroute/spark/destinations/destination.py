@@ -365,7 +365,7 @@ class Outgoing:
         """Write the messages for destinations of the kind. Return the matches without the refused deliveries,
         and the refused ones with their ordinals.
         """
-        # A match is a message with a subscription. Chunks of messages are converted at once::
+        # A match is a message with a subscription. Chunks of messages are converted at once:
         #
         #     match         0  1  2  3  4  5      those of this kind: 1 3 4
         #     message_of    0  0  1  2  2  3
