@@ -203,6 +203,7 @@ def test_a_crash_at_any_step_and_a_changed_registry_lose_and_repeat_nothing(tmp_
         router = world.router()
         with kill:
             router.route(0, paths, "q")
+            router.commits.finish()
         pinned = Location.of(world.output / "pins" / "0.json").read_json()
         world.publish(2, red="color = 'red'", new="color = 'red'")
         again = world.router()

@@ -187,6 +187,7 @@ def test_a_crash_at_any_step_of_a_batch_for_a_full_queue_loses_and_doubles_nothi
         router = queues.router(wait=0, tasks=1)
         with kill:
             router.route(0, paths, "q")
+            router.commits.finish()
         known = QueueDeliveries(queues.url)
         plans = known.begun("q", 0)
         full = dict(known.progress(TaskKey("q", 0, 0, *plans)).full) if plans else {}

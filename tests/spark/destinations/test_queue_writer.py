@@ -131,6 +131,7 @@ def test_a_crash_at_any_step_puts_each_delivery_once_while_consumers_take(
         router = queues.router()
         with kill:
             router.route(0, paths, "q")
+            router.commits.finish()
         taken = {name: queues.ids(name) for name in "AB"}
         in_part += 0 < len(taken["A"]) < 10
         queues.publish(2, a=("", A), b=("n > 1", B), twice=("n < 2", A))

@@ -316,6 +316,7 @@ def test_a_crash_at_any_step_of_a_backfill_gives_each_message_once(tmp_path_fact
         with kill:
             assert len(run.backfill()) == 2
             run.backfills.close()
+            run.router.commits.finish()
         pinned = Location.of(world.output / "pins" / "-1.json").read_json()
         # The registry goes on before the job starts again, and so does the stream.
         second = log.replace("red", "color IN ('red', 'blue')")

@@ -385,6 +385,7 @@ def test_a_crash_at_any_step_of_a_replay_gives_each_message_once(tmp_path_factor
         router = queues.router(max_files=1)
         with kill:
             assert len(replay(router)) == 2
+            router.commits.finish()
         pinned = Location.of(world.output / "pins" / "-1.json").read_json()
         # The registry goes on before the job starts again.
         queues.publish(2, red=("color IN ('red', 'blue')", A))

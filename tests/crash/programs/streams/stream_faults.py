@@ -125,11 +125,14 @@ class Stream:
         task.KafkaWriter = kafka.writer  # type: ignore[misc]
         task.connected = lambda *_, **__: None  # type: ignore[assignment, return-value]
         router = Router(job, Files(job, 2), self.queues.sender(), kafka)
-        router.commits.prepare()
-        for batch in range(BATCHES):
-            router.commits.tables.maintain(lambda: False)
-            names = range(batch * FILES, (batch + 1) * FILES)
-            router.route(batch, [self.world.input / f"{name}.jsonl" for name in names], "q")
+        try:
+            router.commits.prepare()
+            for batch in range(BATCHES):
+                router.commits.tables.maintain(lambda: False)
+                names = range(batch * FILES, (batch + 1) * FILES)
+                router.route(batch, [self.world.input / f"{name}.jsonl" for name in names], "q")
+        finally:
+            router.close()
 
     def check(self) -> None:
         """Hold what came out against the reference. Raises AssertionError."""
