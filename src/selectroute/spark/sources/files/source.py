@@ -209,11 +209,12 @@ class FileSource:
         return [entry and entry.size for entry in entries] == [entry.size for entry in inputs]
 
     def read_ahead(self, inputs: Sequence[PlannedFile]) -> dict[str, bytes]:
-        """Return the contents of a small batch's files, read side by side: they travel with its tasks. What
-        can't be read is left to the tasks, which say so.
+        """Return the contents of a small batch's remote files, read side by side: they travel with its tasks.
+        What can't be read is left to the tasks, which say so. A file of this machine may be a link to what is
+        no file, and is read as fast there.
         """
         is_small = len(inputs) <= _THREADS and sum(file.size for file in inputs) <= _AHEAD_BYTES
-        if not is_small:
+        if self.folder.is_local or not is_small:
             return {}
         contents: dict[str, bytes] = {}
 
