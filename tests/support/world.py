@@ -91,6 +91,7 @@ class World:
     def output(self) -> Path:
         """Output folder of the job, in which all that is committed is published."""
         for router in self._routers:
+            router.ahead.forget()
             router.commits.finish()
             router.commits.write_accounting()
         return self.root / "out"
@@ -127,6 +128,7 @@ class World:
         """End the threads of the router, which may have been killed."""
         for router in self._routers:
             router._newest.close()
+            router.ahead.forget()
             with suppress(BaseException):
                 router.commits.finish()
 

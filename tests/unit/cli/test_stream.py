@@ -47,7 +47,9 @@ def output(tmp_path):
     folder.claim()
     folder.release()
     note_plan(job, 0, file)
-    router_of(job).route(0, [file], "q")
+    router = router_of(job)
+    router.route(0, [file], "q")
+    router.close()
     return job.output.path
 
 
@@ -61,7 +63,9 @@ def route_another(output, text, **options):
     """Route a second file of the job."""
     path = output.parent / "in" / "b.jsonl"
     path.write_text(text)
-    router_of(replace(job_of(output), **options)).route(1, [path], "q")
+    router = router_of(replace(job_of(output), **options))
+    router.route(1, [path], "q")
+    router.close()
 
 
 def test_status_says_how_far_a_job_is(run, output):
@@ -161,8 +165,11 @@ def job_of(output):
 
 def replay_all(output):
     """What the job does between two batches."""
-    replays = Replays(router_of(job_of(output)))
-    return list(iter(lambda: replays.next("q"), None))
+    router = router_of(job_of(output))
+    replays = Replays(router)
+    made = list(iter(lambda: replays.next("q"), None))
+    router.close()
+    return made
 
 
 def test_those_that_no_replay_took_are_listed(run, output):

@@ -208,14 +208,22 @@ class Commits:
                     self._accounting.put(data)
 
     def _complete_accounting(self) -> None:
-        """Add the lines of batches that are committed and not accounted for; reads no other commits."""
-        lines, known = self._accounted()
+        """Add the lines of batches that are committed and not accounted for. In remote storage, where each is
+        a request, no other commits are read; on a disk all are, so that a changed line is made anew.
+        """
+        lines, known = ([], set[int]()) if self.output.is_local else self._accounted()
         missing = [batch for batch in (*self.batches(), *self.side_batches()) if batch not in known]
         with ThreadPoolExecutor(_THREADS) as threads:
             commits = [commit for commit in threads.map(self.read, missing) if commit is not None]
         self._lines = lines + [self.line(commit) for commit in sorted(commits, key=_order)]
         if commits or not self._accounting.exists():
-            self._accounting.put(_text(self._lines))
+            data = _text(self._lines)
+            try:
+                is_same = self._accounting.read() == data  # bytes: a damaged file may not be text
+            except FileNotFoundError:
+                is_same = False
+            if not is_same:
+                self._accounting.put(data)
 
     def _accounted(self) -> tuple[list[str], set[int]]:
         """Return the lines of the accounting, and their batches; none if the file is damaged or missing."""

@@ -164,9 +164,9 @@ def route_one(fault: Shim, root: Path, table_format: str, at: int) -> tuple[bool
     with armed(fault, at, home):
         ended = _ended(stream)
         fired = fault.fired
-        if ended and fault.stays and not _ended(stream):
-            stream.check()  # nothing was left to write: what failed was the flush of the accounting
-    stream.route()
+        is_complete = ended and fault.stays and not _ended(stream)
+    if not is_complete:  # else nothing was left to write: what failed was the flush of the accounting
+        stream.route()
     stream.check()
     assert fired or not ended
     return not ended, fired

@@ -58,7 +58,9 @@ def world(tmp_path, registry):
     folder.release()
     file = made.drop_json("0.jsonl", *(f"{{{MARKUP} {number}" for number in range(30)))
     note_plan(made.job(), 0, file)
-    made.router().route(0, [file], "q")
+    router = made.router()
+    router.route(0, [file], "q")
+    router.close()
     return made
 
 

@@ -46,6 +46,7 @@ def world(tmp_path, registry):
     run_once(made)
     router = made.router(max_message_bytes=100)
     router.route(0, [made.drop_json("0.jsonl", RED, LONG, "{<b>", LONG)], "q")
+    router.close()
     lines = b'{"a": "\xff\xfe"}\n' + json.dumps(LONG).encode() + b"\n"
     router.route(1, [made.drop_bytes("1.jsonl", lines)], "q")
     return made
