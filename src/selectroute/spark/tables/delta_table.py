@@ -148,7 +148,9 @@ def merge(folder: Location, sink: str, plan: Merge, should_stop: Callable[[], bo
                 group = []
         if group:
             written.write_table(_joined(group))
-        return written.close()
+        report = written.close()
+        written.upload()
+        return report
     except BaseException:
         written.discard()
         raise

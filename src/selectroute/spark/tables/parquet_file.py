@@ -100,13 +100,12 @@ class ParquetFile:
 
     def close(self) -> dict[str, Any] | None:
         """Flush the file and return its sink, path (the name), rows, size, sha256, and the smallest and
-        largest of its offsets; None if there were no rows.
+        largest of its offsets; None if there were no rows. `upload` follows.
         """
-        if self._parquet is None or self._file is None or self._draft is None:
+        if self._parquet is None or self._file is None:
             return None
         self._parquet.close()
         self._file.close()
-        self.target.upload(self._draft)
         return {
             "sink": self.sink,
             "path": self.target.name,
@@ -115,6 +114,11 @@ class ParquetFile:
             "sha256": self._file.hexdigest(),
             "offsets": self._offsets,
         }
+
+    def upload(self) -> None:
+        """Put the closed file where it belongs, if there were rows."""
+        if self._draft is not None:
+            self.target.upload(self._draft)
 
     def discard(self) -> None:
         """Remove the file, if there is one. On a disk that fails it stays, for the next start to remove."""

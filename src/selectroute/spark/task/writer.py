@@ -146,9 +146,11 @@ class Sinks:
         """Write the remaining rows, flush the files and return the reports of `ParquetFile.close`."""
         for sink in SINKS:
             self._write(sink)
-        # Side by side: each file waits for a disk, or for an answer of remote storage.
-        with ThreadPoolExecutor(len(SINKS)) as threads:
-            files = [*threads.map(ParquetFile.close, self._writers.values())]
+        # One after the other: Arrow writes other bytes for a column of NULL in another thread.
+        files = [writer.close() for writer in self._writers.values()]
+        with ThreadPoolExecutor(len(SINKS)) as threads:  # each may take a round trip
+            for _ in threads.map(ParquetFile.upload, self._writers.values()):
+                pass
         for outgoing in self._outgoing:
             outgoing.close()
             self.counts.count_sent(outgoing.kind, outgoing.deliveries)
