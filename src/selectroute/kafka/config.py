@@ -486,6 +486,8 @@ def _context(client: Mapping[str, Any], names: Mapping[str, str] | None = None) 
         context = ssl.create_default_context(cafile=client.get("ssl_cafile"))
     except (ssl.SSLError, OSError):
         raise error("ssl_cafile", f"is not a file of certificates in PEM; {_PEM}") from None
+    # Debian's Python leaves the oldest version to OpenSSL.
+    context.minimum_version = max(context.minimum_version, ssl.TLSVersion.TLSv1_2)
     context.check_hostname = client.get("ssl_check_hostname", True)
     # As in Java, each of these certificates is trusted itself, not only those that sign themselves.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
