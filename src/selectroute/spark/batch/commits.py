@@ -192,10 +192,10 @@ class Commits:
         the two newest, and not accounted for.
         """
         later = batch + 2 if batch >= 0 else batch - 2
-        return not self.is_committed(later) and batch not in self._accounted()[1]
+        return not self.is_committed(later) and batch not in _accounted(self._written())[1]
 
     def staging(self, commit: Mapping[str, Any]) -> Location:
-        """Return the staging folder of a commit, which exists until the batch is published and accounted."""
+        """Return the staging folder of a commit, which exists until the batch is published."""
         return self._staging / str(commit["staging"])
 
     def write_accounting(self) -> None:
@@ -211,27 +211,22 @@ class Commits:
         """Add the lines of batches that are committed and not accounted for. In remote storage, where each is
         a request, no other commits are read; on a disk all are, so that a changed line is made anew.
         """
-        lines, known = ([], set[int]()) if self.output.is_local else self._accounted()
+        written = self._written()
+        lines, known = ([], set[int]()) if self.output.is_local else _accounted(written)
         missing = [batch for batch in (*self.batches(), *self.side_batches()) if batch not in known]
         with ThreadPoolExecutor(_THREADS) as threads:
             commits = [commit for commit in threads.map(self.read, missing) if commit is not None]
         self._lines = lines + [self.line(commit) for commit in sorted(commits, key=_order)]
-        if commits or not self._accounting.exists():
-            data = _text(self._lines)
-            try:
-                is_same = self._accounting.read() == data  # bytes: a damaged file may not be text
-            except FileNotFoundError:
-                is_same = False
-            if not is_same:
-                self._accounting.put(data)
+        data = _text(self._lines)
+        if data != written:
+            self._accounting.put(data)
 
-    def _accounted(self) -> tuple[list[str], set[int]]:
-        """Return the lines of the accounting, and their batches; none if the file is damaged or missing."""
+    def _written(self) -> bytes | None:
+        """Return the content of the accounting, which may be damaged; None if there is none."""
         try:
-            lines = self._accounting.read().decode().splitlines()
-            return lines, {int(json.loads(line)["batch"]) for line in lines}
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
-            return [], set()
+            return self._accounting.read()
+        except FileNotFoundError:
+            return None
 
     def line(self, commit: Mapping[str, Any]) -> str:
         """Return a commit's line in ``accounting.jsonl``."""
@@ -244,6 +239,15 @@ class Commits:
 
 def _text(lines: Iterable[str]) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode()
+
+
+def _accounted(written: bytes | None) -> tuple[list[str], set[int]]:
+    """Return the lines of an accounting, and their batches; none if it is damaged or missing."""
+    try:
+        lines = (written or b"").decode().splitlines()
+        return lines, {int(json.loads(line)["batch"]) for line in lines}
+    except (ValueError, KeyError, TypeError):
+        return [], set()
 
 
 def kind_of(commit: Mapping[str, Any]) -> str:

@@ -69,7 +69,7 @@ class Ahead:
 
     Each write waits for a disk, or for a round trip to remote storage. The plan and the pin of a batch are
     only needed if the batch is put, sent or committed: until then its tasks can read and match. What a batch
-    leaves behind, such as its plan once it is published, is removed while the next ones are made, and nothing
+    leaves behind, such as its plan once it is committed, is removed while the next ones are made, and nothing
     waits for that.
     """
 

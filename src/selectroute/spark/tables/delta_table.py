@@ -561,7 +561,11 @@ class OutcomeTable:
         return not self.entries() and not self.checkpoints()
 
     def torn(self) -> list[Location]:
-        """Return what a loss of power has torn at the end of the log, and what it makes useless."""
+        """Return what a loss of power has torn at the end of the log, and what it makes useless. In remote
+        storage files are whole or not there at all: what can't be read is damage, and stays.
+        """
+        if not self.folder.is_local:
+            return []
         bad = list(itertools.takewhile(_is_unreadable, reversed(self._files(_CHECKPOINT).values())))
         torn = [*itertools.takewhile(_is_torn, reversed(self._files(_ENTRY).values())), *bad]
         last = self.log / _LAST
@@ -692,10 +696,7 @@ def _is_torn(entry: Location) -> bool:
 
 def _is_unreadable(checkpoint: Location) -> bool:
     try:
-        with checkpoint.opened_by_arrow() as file:
-            pq.read_table(file)
-    except StorageError:
-        raise
+        pq.read_table(checkpoint.path, partitioning=None)
     except (pa.ArrowException, OSError):
         return True
     return False
