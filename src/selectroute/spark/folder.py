@@ -43,7 +43,7 @@ from selectroute.spark.sources.checkpoint import (
 from selectroute.spark.working_copy import keep, restore, working_copy
 from selectroute.storage import Location
 from selectroute.storage.lease import LEASE, LOCK, FolderOwner, LeaseLostError, OwnedError, owner_of
-from selectroute.storage.location import Where
+from selectroute.storage.location import PROBE, Where
 from selectroute.storage.owned import begin
 
 
@@ -317,7 +317,7 @@ class OutputFolder:
 
     def _refuse_foreign(self) -> None:
         job = self.job
-        # Files that `claim` creates before the record are allowed: it may have been killed in between.
+        # What a start and `claim` create before the record is allowed: they may have been killed in between.
         begun = {LOCK, f".{self._record.name}.tmp", LEASE}
         foreign = sorted(_names_in(job.output) - begun)
         if foreign == [job.checkpoint.name] and str(job.checkpoint.parent) == str(job.output):
@@ -401,7 +401,9 @@ class OutputFolder:
 
 
 def _names_in(folder: Location) -> set[str]:
-    return {entry.name for entry in folder.files()} | {entry.name for entry in folder.folders()}
+    """Return the names in a folder, but those of checks whether it can be written."""
+    entries = (*folder.files(), *folder.folders())
+    return {entry.name for entry in entries if not entry.name.startswith(PROBE)}
 
 
 def identity(output: Where) -> str:

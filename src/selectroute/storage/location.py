@@ -38,6 +38,9 @@ SCHEMES: Final = "file, s3, gs, az, abfss, hdfs"
 _SMALL: Final = 32 << 20
 """Largest file that is read as a whole, in bytes."""
 
+PROBE: Final = ".probe-"
+"""Beginning of the names of folders by which `Location.check_writable` checks; a killed process leaves its own."""
+
 
 Where: TypeAlias = "str | os.PathLike[str] | Location"
 """Ways to name a location: a URL, a path, or the location itself."""
@@ -279,7 +282,7 @@ class Location:
         if self.is_local:
             return
         next(iter(self.entries()), None)
-        folder = self / f".probe-{uuid.uuid4().hex}"
+        folder = self / f"{PROBE}{uuid.uuid4().hex}"
         file = folder / "file"
         try:
             folder.make_folder()

@@ -181,6 +181,15 @@ def test_what_cannot_be_used_is_one_sentence_before_the_start(spark, store, base
     assert [one.key.rsplit("/", 1)[1] for one in (base / "out").entries(deep=True)] == ["other"]
 
 
+def test_a_start_that_was_killed_while_it_checked_the_folders_can_be_repeated(spark, store, base):
+    publish(base, red="color = 'red'")
+    drop(base, "a.jsonl", RED)
+    job = job_of(base)
+    for folder in (job.output, job.checkpoint):
+        (folder / ".probe-0b2591827f8646119632b4e8cc171be5" / "file").put(b"1")
+    assert sum(one.counts.deliveries for one in run(spark, store, job)) == 1
+
+
 @pytest.mark.parametrize(
     ("held", "error", "sentence"),
     after_first(
