@@ -39,7 +39,7 @@ _SMALL: Final = 32 << 20
 """Largest file that is read as a whole, in bytes."""
 
 PROBE: Final = ".probe-"
-"""Beginning of the names of folders by which `Location.check_writable` checks; a killed process leaves its own."""
+"""Prefix of the folders that `Location.check_writable` makes; a killed process leaves its own."""
 
 
 Where: TypeAlias = "str | os.PathLike[str] | Location"
