@@ -185,10 +185,11 @@ def _any_text(key: Key) -> bytes | None:
     return id_from_any_text(key) if isinstance(key, str) else None
 
 
-# Several texts have the same 24 bytes, so a match by text is re-evaluated.
+# Several texts have the same 24 bytes, and a message may have a JMSMessageID of its own: a match by text is
+# re-evaluated.
 _IDS: Final[Mapping[str, _Id]] = {
-    "JMSMessageID": _Id(Field.MSG_ID, _message_id, True),
-    f"{PREFIX}JMSMessageID": _Id(Field.MSG_ID, _message_id, True),
+    "JMSMessageID": _Id(Field.MSG_ID, _message_id, False),
+    f"{PREFIX}JMSMessageID": _Id(Field.MSG_ID, _message_id, False),
     f"{PREFIX}{MESSAGE_ID}": _Id(Field.MSG_ID, _octets, True),
     f"{PREFIX}Root.MQMD.MsgId": _Id(Field.MSG_ID, _octets, True),
     "JMSCorrelationID": _Id(Field.CORREL_ID, _any_text, False),

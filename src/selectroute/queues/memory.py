@@ -460,14 +460,19 @@ class MemoryStore:
         """Begin a unit of work."""
         return UnitOfWork(self, UnitMessages())
 
-    def end_unit(self, unit: Unit, *, commit: bool) -> None:
+    @property
+    def unit_scope(self) -> object:
+        """Store itself: a unit is of one queue in memory."""
+        return self
+
+    def end_unit(self, unit: Unit, *, commit: bool, counts: bool = True) -> None:
         """Commit a unit or back it out. O(puts) or O(gets)."""
         with self._lock:
             self._begin(unit)
             unit.ended = True
             if not commit:
                 unit.restore_positions()
-            woken = self._release(unit.state, commit=commit)
+            woken = self._release(unit.state, commit=commit, counts=counts)
         self._finish(woken)
 
     def forget_unit(self, state: UnitMessages) -> None:
@@ -534,10 +539,12 @@ class MemoryStore:
             unit.state.gets.append(record)
             self._in_units += 1
 
-    def _release(self, state: UnitMessages, *, commit: bool) -> list[Waiter]:
+    def _release(self, state: UnitMessages, *, commit: bool, counts: bool = True) -> list[Waiter]:
         """Put the puts of a committed unit, or the gets of a backed out one, on the queue."""
         self._in_units -= len(state.puts) + len(state.gets)
-        return self._arrive(state.puts if commit else map(backed_out, state.gets))
+        if commit:
+            return self._arrive(state.puts)
+        return self._arrive(map(backed_out, state.gets) if counts else state.gets)
 
     # ---- called without the lock
 

@@ -14,8 +14,12 @@ State = TypeVar("State")
 class UnitStore(Protocol):
     """Store whose messages a unit puts and gets."""
 
-    def end_unit(self, unit: UnitOfWork[Any], *, commit: bool) -> None:
-        """Commit a unit or back it out."""
+    @property
+    def unit_scope(self) -> object:
+        """Database that a unit may span, or the store itself."""
+
+    def end_unit(self, unit: UnitOfWork[Any], *, commit: bool, counts: bool = True) -> None:
+        """Commit a unit or back it out; `counts` as of `UnitOfWork.backout`."""
 
     def forget_unit(self, state: Any) -> None:
         """Back out an unreachable unit, by its state.
@@ -27,9 +31,9 @@ class UnitStore(Protocol):
 class UnitOfWork(Generic[State]):
     """Unit of work: on commit its puts become visible and its gets permanent.
 
-    On backout its puts are discarded and its gets return to the queue, each at its old position and with its
-    backout count raised by one. As a context manager it commits at the end and backs out on an exception. An
-    unreachable unit, of a dead thread or process, is backed out.
+    On backout its puts are discarded and its gets return to the queue, each at its old position. As a context
+    manager it commits at the end and backs out on an exception. An unreachable unit, of a dead thread or
+    process, is backed out. In a database a unit spans all of its queues.
 
     `state` is the store's data for ending this unit.
     """
@@ -46,9 +50,13 @@ class UnitOfWork(Generic[State]):
         """Commit the unit. O(puts) in memory. Raises MQError 2232 for one that has ended."""
         self._store.end_unit(self, commit=True)
 
-    def backout(self) -> None:
-        """Back the unit out. O(gets) in memory. Raises MQError 2232 for one that has ended."""
-        self._store.end_unit(self, commit=False)
+    def backout(self, *, counts: bool = True) -> None:
+        """Back the unit out. O(gets) in memory. Raises MQError 2232 for one that has ended.
+
+        The backout counts of its gets are raised by one. With `counts` false they stay: the messages were got
+        and never looked at.
+        """
+        self._store.end_unit(self, commit=False, counts=counts)
 
     def __enter__(self) -> Self:
         return self
@@ -64,8 +72,8 @@ class UnitOfWork(Generic[State]):
     # ---- for the queue and the store
 
     def belongs_to(self, store: UnitStore) -> bool:
-        """Return whether the unit was begun on this store."""
-        return self._store is store
+        """Return whether the unit may put and get messages of this store."""
+        return self._store.unit_scope is store.unit_scope
 
     def check(self) -> None:
         """Check that the unit has not ended. Raises MQError 2232."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import selectroute as sr
-from tests.support.queue_calls import hex_of, id_of, put_pool, reason_of
+from tests.support.queue_calls import bodies, hex_of, id_of, put_pool, reason_of
 
 
 def test_selectors_get_the_first_message_that_they_select(queue):
@@ -79,3 +79,19 @@ def test_24_bytes_that_spell_a_text_are_not_that_text(queue):
     assert queue.browse(correl_id=id_of("order-7")).body == b"bytes"
     spelled = f"JMSCorrelationID = '{hex_of(id_of('order-7'))}'"
     assert queue.browse(selector=sr.Selector(spelled)).body == b"bytes"
+
+
+def test_a_message_has_the_id_of_its_producer_for_selectors(queue):
+    named = queue.put(b"named", properties={"selectroute_message_id": "ID:qpid:1:1-7"})
+    plain = queue.put(b"plain")
+    messages = [queue.browse(msg_id=made.msg_id) for made in (named, plain)]
+    for dialect, selector, selected in (
+        ("jms", "JMSMessageID = 'ID:qpid:1:1-7'", [b"named"]),
+        ("jms", "JMSMessageID LIKE 'ID:qpid%'", [b"named"]),
+        ("jms", f"JMSMessageID = '{hex_of(plain.msg_id)}'", [b"plain"]),
+        ("jms", f"JMSMessageID = '{hex_of(named.msg_id)}'", []),
+        ("ibm-mq", f'Root.MQMD.MsgId = "0x{named.msg_id.hex()}"', [b"named"]),
+    ):
+        prepared = sr.Selector(selector, dialect)
+        assert bodies(queue, selector=prepared) == selected
+        assert [one.body for one in messages if prepared.matches(one.selector_message)] == selected

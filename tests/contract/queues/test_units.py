@@ -39,6 +39,14 @@ def test_a_get_that_is_backed_out_comes_back_to_its_place_and_is_counted(queue):
     assert [queue.get(correl_id=id_of("c")).body for _ in range(2)] == [b"1", b"2"]
 
 
+def test_a_get_that_is_backed_out_uncounted_comes_back_as_it_was(queue):
+    queue.put(b"a")
+    unit = queue.unit()
+    queue.get(syncpoint=unit)
+    unit.backout(counts=False)
+    assert queue.get().descriptor.backout_count == 0
+
+
 def test_a_get_that_is_committed_is_gone(queue):
     queue.put(b"a")
     with queue.unit() as unit:

@@ -6,7 +6,7 @@ import json
 from typing import Final, NamedTuple
 
 from selectroute.queues.errors import MQRC_PROPERTY_TYPE_ERROR, failed
-from selectroute.queues.message.message import FIELDS, text_of
+from selectroute.queues.message.message import FIELDS, MESSAGE_ID, text_of
 from selectroute.queues.message.put_validation import validate_put
 from selectroute.queues.settings import QueueSettings
 from selectroute.selector.fields import NO_ID
@@ -17,8 +17,7 @@ SUBSCRIPTION: Final = "selectroute_subscription"
 DELIVERY_ID: Final = "selectroute_delivery_id"
 REVISION: Final = "selectroute_revision"
 TOPIC: Final = "selectroute_topic"
-MESSAGE_ID: Final = "selectroute_message_id"
-"""Properties that routing adds to a message. The last is the text of a message id that is not a MsgId."""
+"""Properties that routing adds to a message."""
 
 _OURS: Final = (SUBSCRIPTION, DELIVERY_ID, REVISION, TOPIC, MESSAGE_ID)
 _ANY_QUEUE: Final = QueueSettings(max_message_length=1 << 62)

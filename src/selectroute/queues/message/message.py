@@ -90,6 +90,8 @@ class Descriptor(NamedTuple):
 CORRELATION: Final = "JMSCorrelationID"
 GROUP: Final = "JMSXGroupID"
 SEQUENCE: Final = "JMSXGroupSeq"
+MESSAGE_ID: Final = "selectroute_message_id"
+"""Property with the text of a JMSMessageID that is not that of a MsgId; selectors read it as JMSMessageID."""
 # Headers that an application may set and that are also in the descriptor: two as 24 bytes, one as a number.
 
 
@@ -140,7 +142,14 @@ def value_reader(fields: Descriptor, properties: Mapping[str, Value]) -> Callabl
     Equivalent to ``QueuedMessage.selector_message.value``, without creating a `SelectorMessage`.
     """
 
+    own_id = properties.get(MESSAGE_ID)
+
     def own(name: str) -> Value | None:
+        if own_id is not None:
+            if name == "JMSMessageID":
+                return own_id if isinstance(own_id, str) else None
+            if name == "Root.MQMD.MsgId":
+                return fields.msg_id
         field = _OWN.get(name)
         if field is not None:
             return field(fields)
@@ -186,6 +195,10 @@ class QueuedMessage(NamedTuple):
         headers[CORRELATION], others[GROUP] = _TEXTS[CORRELATION](fields), _TEXTS[GROUP](fields)
         for name, value in properties.items():
             (headers if name in HEADER_TYPES else others)[name] = value
+        own_id = properties.get(MESSAGE_ID)
+        if own_id is not None:
+            headers["JMSMessageID"] = own_id if isinstance(own_id, str) else None
+            others["Root.MQMD.MsgId"] = fields.msg_id
         return SelectorMessage(headers, others)
 
 

@@ -41,8 +41,11 @@ Shape = tuple[Field, ...]
 
 
 def _back_out(which: ColumnElement[bool]) -> tuple[Delete, Update]:
-    """Return the statements that remove the puts of units, and return their gets to the queues."""
-    again = message.c.backout_count + 1
+    """Return the statements that remove the puts of units, and return their gets to the queues.
+
+    The backout counts are raised by the parameter `raised`, which is one if it is left out.
+    """
+    again = message.c.backout_count + bindparam("raised", 1)
     gets = update(message).where(which).values(owner=None, unit=None, backout_count=again)
     return delete(message).where(which, message.c.arriving), gets
 

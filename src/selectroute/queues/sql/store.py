@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
 from typing import Any
@@ -53,29 +52,11 @@ from selectroute.queues.sql.statements import (
     take_at,
 )
 from selectroute.queues.sql.tables import bare_record_of, record_of, row_of
-from selectroute.queues.sql.units import UnitEndings
+from selectroute.queues.sql.units import UnitEndings, UnitState
 from selectroute.queues.sql.watch import QueueWatch, WaitingCall
 from selectroute.queues.unit import UnitOfWork, move
 from selectroute.queues.waiting import Waiter
 from selectroute.selector.sentences import counted
-
-
-@dataclass(slots=True)
-class UnitState:
-    """Unit of work in a database: its number there, and the counts of its puts and gets.
-
-    A unit whose process died is backed out by another one (see `unit_owners`).
-    """
-
-    number: int
-    owner: int | None = None
-    """Id of this process as an owner of units; None until something is put or got in the unit."""
-
-    puts: int = 0
-    gets: int = 0
-    lock: Lock = field(default_factory=Lock)
-    """Held while something is put or got in the unit, and while it ends."""
-
 
 Unit = UnitOfWork[UnitState]
 
@@ -101,7 +82,7 @@ class SqlStore:
         self._clock = clock
         self._by_priority = defined.settings.order == "priority"
         self._id_prefix = new_id_prefix()
-        self._endings = UnitEndings(store, database.owner, self.now, lambda: self._watch.released())
+        self._endings = UnitEndings(store, database.owner, self.now)
         self._owner = self._endings.owner
         self.url = store.url.render_as_string(hide_password=True)
         self._watch = QueueWatch(self.statistics, self._changes, self._arrived, self._endings.clean_up_if_due)
@@ -217,7 +198,12 @@ class SqlStore:
         """Begin a unit of work. It is in the database from its first put or get on."""
         return UnitOfWork(self, UnitState(next(self._owner.units)))
 
-    def end_unit(self, unit: Unit, *, commit: bool) -> None:
+    @property
+    def unit_scope(self) -> object:
+        """Database of the queue, all queues of which a unit may span."""
+        return self.database
+
+    def end_unit(self, unit: Unit, *, commit: bool, counts: bool = True) -> None:
         """Commit a unit or back it out, in one transaction.
 
         Raises MQError 2003 from a commit if another process considered this one dead and backed the unit out.
@@ -227,9 +213,8 @@ class SqlStore:
         with state.lock:
             unit.check()
             if state.owner is not None:
-                expected = state.puts, state.gets
                 try:
-                    self._endings.end(state.owner, state.number, commit=commit, expected=expected)
+                    self._endings.end(state, commit=commit, counts=counts)
                 except MQError:  # it has ended; after a StoreError it can be ended again
                     unit.ended = True
                     raise
@@ -240,7 +225,7 @@ class SqlStore:
     def forget_unit(self, state: UnitState) -> None:
         """Back out an unreachable unit: by the next call, or within a second by a waiting one."""
         if state.owner is not None:
-            self._endings.forget(state.owner, state.number)
+            self._endings.forget(state)
 
     def to_message(self, record: StoredMessage) -> QueuedMessage:
         """Return a record as a message for callers, with its remaining expiry."""
@@ -320,6 +305,7 @@ class SqlStore:
             unit.check()
             if state.owner is None:
                 state.owner = self._owner.enter()
+            state.released[self.defined.id] = self._watch.released
             yield {"own": state.owner, "of_unit": state.number}
 
     def _take(self, lookup: Lookup, unit: Unit | None) -> StoredMessage | None:

@@ -17,6 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 from typing import Final
@@ -215,43 +216,60 @@ _MOST_ROWS: Final = 64
 """Rows that count the messages of a queue, in PostgreSQL, before a clean-up makes one row of them."""
 
 
+@dataclass(slots=True)
+class UnitState:
+    """Unit of work in a database: its number there, the counts of its puts and gets, and its queues.
+
+    A unit whose process died is backed out by another one (see `Owner`).
+    """
+
+    number: int
+    owner: int | None = None
+    """Id of this process as an owner of units; None until something is put or got in the unit."""
+
+    puts: int = 0
+    gets: int = 0
+    released: dict[int, Callable[[], None]] = field(default_factory=dict)
+    """Functions to call when messages of the unit become visible, by the id of each of its queues."""
+
+    lock: Lock = field(default_factory=Lock)
+    """Held while something is put or got in the unit, and while it ends."""
+
+
 class UnitEndings:
-    """Commit and backout of units of an open queue, including those of dead processes. Safe for threads.
+    """Commit and backout of units by an open queue, including those of dead processes. Safe for threads.
 
     Args:
         store: the database.
         owner: this process, as an owner of units in it.
         now: returns the parameters of statements: the queue and the time.
-        released: called when messages of a unit became visible.
     """
 
-    def __init__(
-        self, store: Store, owner: Owner, now: Callable[[], Mapping[str, int]], released: Callable[[], None]
-    ) -> None:
+    def __init__(self, store: Store, owner: Owner, now: Callable[[], Mapping[str, int]]) -> None:
         self.owner = owner
         self._store = store
         self._now = now
-        self._released = released
-        self._forgotten: deque[tuple[int, int]] = deque()
+        self._forgotten: deque[UnitState] = deque()
         self._cleaned_up = self._joined = -_CLEAN_UP_SECONDS
 
-    def end(self, owner: int, unit: int, *, commit: bool, expected: tuple[int, int] | None = None) -> None:
-        """Commit a unit or back it out.
+    def end(self, state: UnitState, *, commit: bool, counts: bool = True) -> None:
+        """Commit a unit or back it out; see `UnitOfWork.backout`.
 
-        Raises MQError 2003 if a commit finds other numbers of puts and gets than `expected`, because another
-        process considered this one dead.
+        Raises MQError 2003 if a commit finds other numbers of puts and gets than the unit has made, because
+        another process considered this one dead.
         """
-        parameters = {"own": owner, "of_unit": unit}
-        releases = expected is None or bool(expected[0 if commit else 1])
+        parameters = {"own": state.owner, "of_unit": state.number, "raised": int(counts)}
+        releases = bool(state.puts if commit else state.gets)
         with self._store.writing() as connection:
             if releases:  # before any message is locked: making an index locks in the same order
-                connection.execute(RELEASED, {"in_queue": self._now()["in_queue"]})
+                connection.execute(RELEASED, [{"in_queue": queue} for queue in sorted(state.released)])
             statements = COMMIT if commit else BACK_OUT
-            puts, gets = (connection.execute(statement, parameters).rowcount for statement in statements)
-            if commit and expected not in (None, (puts, gets)):
+            changed = [connection.execute(statement, parameters).rowcount for statement in statements]
+            if commit and changed != [state.puts, state.gets]:
                 raise failed(MQRC_BACKED_OUT, "this process was cut off from the database")
         if releases:
-            self._released()
+            for released in state.released.values():
+                released()
 
     def leave(self) -> None:
         """Back out all units of this process on this queue."""
@@ -263,12 +281,12 @@ class UnitEndings:
             for statement in BACK_OUT_OWNER_HERE:
                 connection.execute(statement, parameters)
 
-    def forget(self, owner: int, unit: int) -> None:
+    def forget(self, state: UnitState) -> None:
         """Schedule the backout of an unreachable unit; called when its memory is freed.
 
         The call may come inside a transaction of the same thread, so the next call backs the unit out.
         """
-        self._forgotten.append((owner, unit))
+        self._forgotten.append(state)
 
     def clean_up_if_due(self) -> None:
         """Clean up if a unit was forgotten, or the last clean-up was a second ago."""
@@ -309,13 +327,13 @@ class UnitEndings:
         backed_out = False
         while self._forgotten:
             try:
-                owner, unit = self._forgotten.popleft()
+                state = self._forgotten.popleft()
             except IndexError:  # another thread was faster
                 break
             try:
-                self.end(owner, unit, commit=False)
+                self.end(state, commit=False)
             except StoreError:
-                self._forgotten.append((owner, unit))
+                self._forgotten.append(state)
                 raise
             backed_out = True
         return backed_out

@@ -154,3 +154,39 @@ def test_a_queue_that_is_closed_backs_out_its_own_units_only(queues):
     assert reason_of(of_one.commit) == 2019
     of_other.commit()
     assert other.depth == 0
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_a_unit_spans_the_queues_of_its_database(queues, is_committed):
+    orders, replies = created(queues, "ORDERS"), created(queues, "REPLIES")
+    orders.put(b"order")
+    woken = []
+    calls = [queue.call(lambda queue=queue: woken.append(queue.name)) for queue in (orders, replies)]
+    unit = orders.unit()
+    assert orders.get(syncpoint=unit).body == b"order"
+    replies.put(b"reply", syncpoint=unit)
+    assert [call.look() for call in calls] == [None, None]
+    unit.commit() if is_committed else unit.backout()
+    assert (bodies(orders), bodies(replies)) == (([], [b"reply"]) if is_committed else ([b"order"], []))
+    assert sorted(woken) == ["ORDERS", "REPLIES"]
+    for call in calls:
+        call.end()
+    assert reason_of(replies.put, syncpoint=unit) == 2232
+
+
+def test_a_unit_of_another_database_is_refused(queues, tmp_path):
+    with SqlQueues(f"sqlite:///{tmp_path}/other.db") as others:
+        assert reason_of(created(others, "A").put, syncpoint=created(queues, "A").unit()) == 2018
+
+
+def test_a_unit_of_which_one_queue_was_closed_is_not_committed(queues):
+    one, other = created(queues, "A"), created(queues, "B")
+    other.put(b"b")
+    unit = one.unit()
+    one.put(b"a", syncpoint=unit)
+    other.get(syncpoint=unit)
+    other.close()
+    assert reason_of(unit.commit) == 2003
+    assert bodies(queues.open("A")) == []
+    queues.close()
+    assert bodies(queues.open("B")) == [b"b"]
