@@ -77,6 +77,31 @@ def read_value(message: MessageSections) -> Any:
     raise AmqpError(DECODE_ERROR, "the body of the message is not a value")
 
 
+def application_body(message: bytes) -> bytes:
+    """Return what an application sees as the body of a message: its bytes, or its text as UTF-8.
+
+    Any other value, such as a map, is returned as it is encoded. `message` may begin at any section.
+
+    Raises AmqpError, `DECODE_ERROR`, for bytes that are not a message.
+    """
+    try:
+        sections = _sections(message, _decode)
+        parts, position = [], sections.body
+        while position < len(sections.rest):
+            number, begin = _descriptor(sections.rest, position)
+            value, position = _decode(sections.rest, begin)
+            if number == _VALUE and isinstance(value, str | None):
+                return (value or "").encode()
+            if number == _VALUE and isinstance(value, bytes):
+                return value
+            if number != _DATA or type(value) is not bytes:
+                break
+            parts.append(value)
+        return b"".join(parts) if parts else sections.rest[sections.body :]
+    except DECODING_FAILED as error:
+        raise AmqpError(DECODE_ERROR, f"the message cannot be read: {error!s:.200}") from None
+
+
 def _sections(payload: bytes, decode_properties: Decoder) -> MessageSections:
     sections: dict[int, Any] = {}
     position = rest = last = 0

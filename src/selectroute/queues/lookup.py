@@ -554,6 +554,15 @@ class Lookup(NamedTuple):
             raise failed(MQRC_MATCH_OPTIONS_ERROR, "options that do not apply in logical order disagree")
         return record
 
+    def find_all(self, messages: MessageSearch, most: int) -> list[StoredMessage]:
+        """Return the first matches, at most `most`; see `find`."""
+        records: list[StoredMessage] = []
+        lookup = self
+        while len(records) < most and (record := lookup.find(messages)) is not None:
+            records.append(record)
+            lookup = lookup._replace(after=record.queue_key)
+        return records
+
     def wants(self, record: StoredMessage) -> bool:
         """Return whether an arriving message matches."""
         match, after, handle = self

@@ -98,6 +98,15 @@ class ValidatedPut(NamedTuple):
     properties: Mapping[str, Value] | None
     """None for none."""
 
+    timestamp: int | None = None
+    """JMSTimestamp, in milliseconds since 1970; None for the time of the put."""
+
+    expiration: int | None = None
+    """JMSExpiration, in milliseconds since 1970, 0 for never; None for that of `expiry`."""
+
+    is_amqp: bool = False
+    """True if `body` is a message of AMQP, from its annotations on."""
+
 
 MOST_PROPERTIES: Final = MAX_PROPERTIES - len(OWN_PROPERTIES)
 """Properties, with headers, that an application may set: selectors see no more than `MAX_PROPERTIES`."""
@@ -171,6 +180,9 @@ def validate_put(
             persistence,
             expiry,
             own_properties,
+            None,
+            None,
+            False,
         ),
     )
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from selectroute.amqp.sections import application_body
 from selectroute.queues.message.message import (
     NO_PROPERTIES,
     UNLIMITED,
@@ -67,6 +68,9 @@ class StoredMessage(NamedTuple):
     properties: Mapping[str, Value] | None
     """None for none."""
 
+    is_amqp: bool
+    """True if `body` is a message of AMQP, from its annotations on."""
+
 
 DESCRIPTOR_FIELDS: Final = 12
 """Number of fields at the beginning of a record that are the descriptor's."""
@@ -97,7 +101,12 @@ def arrived(
         id_prefix: for the message id, if the message has none.
         now_ms: the time, in milliseconds since 1970.
     """
-    body, msg_id, correl_id, group_id, sequence, offset, last, priority, persistence, expiry, own = message
+    body, msg_id, correl_id, group_id, sequence, offset, last, priority, persistence, expiry, own = message[
+        :11
+    ]
+    timestamp, expiration, is_amqp = message[11:]
+    if expiration is None:
+        expiration = 0 if expiry == UNLIMITED else now_ms + 100 * expiry
     return _made(
         StoredMessage,
         (
@@ -110,12 +119,13 @@ def arrived(
             priority,
             persistence,
             expiry,
-            now_ms,
+            now_ms if timestamp is None else timestamp,
             0,
-            0 if expiry == UNLIMITED else now_ms + 100 * expiry,
+            expiration,
             queue_key_of(arrival, priority if by_priority else None),
             body,
             own,
+            is_amqp,
         ),
     )
 
@@ -147,7 +157,9 @@ def descriptor_of(record: StoredMessage, token_prefix: bytes) -> Descriptor:
 
 def message_of(record: StoredMessage, token_prefix: bytes) -> QueuedMessage:
     """Return a stored message with the expiry of its put."""
-    key, body, properties = record[DESCRIPTOR_FIELDS:]
+    key, body, properties, is_amqp = record[DESCRIPTOR_FIELDS:]
+    if is_amqp and body:
+        body = application_body(body)
     descriptor = _made(Descriptor, (*record[:DESCRIPTOR_FIELDS], token_prefix + key.to_bytes(8, "big")))
     return _made(QueuedMessage, (descriptor, body, NO_PROPERTIES if properties is None else properties, key))
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import asdict, fields
 from typing import Final, NamedTuple
 
-from sqlalchemy import Connection, delete, func, insert, select
+from sqlalchemy import Connection, bindparam, delete, exists, func, insert, select
 
 from selectroute.index.destination import QUEUE_NAME, QUEUE_NAME_RULE
 from selectroute.queues.errors import (
@@ -21,13 +21,26 @@ from selectroute.queues.errors import (
 )
 from selectroute.queues.settings import QueueSettings
 from selectroute.queues.sql.statements import HELD
-from selectroute.queues.sql.tables import held, message, metadata, queue
+from selectroute.queues.sql.tables import held, message, metadata, queue, shared_body
 from selectroute.queues.sql.units import Owner
 from selectroute.store.engine import Store
 
 _NAME: Final = re.compile(QUEUE_NAME)
 
 _SETTINGS: Final = tuple(field.name for field in fields(QueueSettings))
+
+
+_ORPHAN_SECONDS: Final = 5.0
+_SOME_BODIES: Final = (
+    select(shared_body.c.id)
+    .where(shared_body.c.id > bindparam("after"))
+    .order_by(shared_body.c.id)
+    .limit(1_000)
+)
+_REMOVE_ORPHANS: Final = delete(shared_body).where(
+    shared_body.c.id.in_(bindparam("ids", expanding=True)),
+    ~exists().where(message.c.shared_body == shared_body.c.id),
+)
 
 
 class Defined(NamedTuple):
@@ -55,6 +68,8 @@ class QueueDatabase:
         self.clock = clock
         self.store = Store(url, metadata, _nothing if create else None)
         self.owner = Owner(self.store)
+        self._orphans_after = 0
+        self._removed_at = -_ORPHAN_SECONDS
         try:
             self.owner.sweep()
         except BaseException:
@@ -112,6 +127,20 @@ class QueueDatabase:
             connection.execute(delete(message).where(message.c.queue == id))
             connection.execute(delete(held).where(held.c.queue == id))
             connection.execute(delete(queue).where(queue.c.id == id))
+
+    def remove_orphans_if_due(self) -> None:
+        """Remove shared bodies without messages, some at a time, if the last time was seconds ago.
+
+        Only PostgreSQL leaves any: see `tables`.
+        """
+        if self.store.is_sqlite or time.monotonic() - self._removed_at < _ORPHAN_SECONDS:
+            return
+        self._removed_at = time.monotonic()
+        with self.store.writing() as connection:
+            ids = connection.execute(_SOME_BODIES, {"after": self._orphans_after}).scalars().all()
+            if ids:
+                connection.execute(_REMOVE_ORPHANS, {"ids": ids})
+        self._orphans_after = ids[-1] if ids else 0
 
     def close(self) -> None:
         """Back out all units of this process and close the connections."""

@@ -342,10 +342,10 @@ class QueueDeliveries:
             target.default_persistence if message.persistence is None else message.persistence,
             expiry_at(message.expiration, now_ms),
             None,
+            message.timestamp,
+            message.expiration,
         )
-        record = arrived(put, arrival, target.order == "priority", self._prefix, now_ms)
-        timestamp = now_ms if message.timestamp is None else message.timestamp
-        return record._replace(timestamp=timestamp, expiration=message.expiration)
+        return arrived(put, arrival, target.order == "priority", self._prefix, now_ms)
 
     def _write(self, connection: Connection, task: TaskKey, after: Progress, is_new: bool) -> None:
         row = {

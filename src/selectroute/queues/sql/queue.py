@@ -18,7 +18,8 @@ from selectroute.queues.queue import BulkResult, MessageCount, Queue
 from selectroute.queues.settings import QueueDescription, QueueSettings
 from selectroute.queues.sql.bulk import Bulk
 from selectroute.queues.sql.database import QueueDatabase
-from selectroute.queues.sql.store import SqlStore, put_all
+from selectroute.queues.sql.store import SqlStore
+from selectroute.queues.sql.transaction import QueuePut, QueueWork, transact
 from selectroute.queues.sql.watch import WaitingCall
 from selectroute.queues.unit import UnitOfWork
 from selectroute.store.errors import NoDatabaseError
@@ -236,11 +237,14 @@ class SqlQueues:
         return queue
 
     def put_all(self, puts: Sequence[tuple[SqlQueue, ValidatedPut]]) -> None:
-        """Put messages on queues of this database in one transaction, in their order: all or none.
+        """QueuePut messages on queues of this database in one transaction, in their order: all or none.
 
         Raises MQError 2053 for a full queue, 2085 for a deleted one.
         """
-        put_all([(queue._store, message) for queue, message in puts])
+        work = QueueWork([QueuePut(queue._store, message) for queue, message in puts])
+        transact([work])
+        if work.error is not None:
+            raise work.error
 
     def delete(self, name: str, *, purge: bool = False) -> None:
         """Delete an empty queue; with `purge` also one with messages, which are deleted too.

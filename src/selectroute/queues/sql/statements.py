@@ -34,7 +34,17 @@ from sqlalchemy import (
 
 from selectroute.queues.lookup import Match, asked_fields
 from selectroute.queues.message.record import ARRIVALS, Field
-from selectroute.queues.sql.tables import BARE_COLUMNS, COLUMNS, FIELDS, held, key, message, owner, queue
+from selectroute.queues.sql.tables import (
+    BARE_COLUMNS,
+    BODY,
+    COLUMNS,
+    FIELDS,
+    held,
+    key,
+    message,
+    owner,
+    queue,
+)
 
 Shape = tuple[Field, ...]
 """Given fields of the descriptor."""
@@ -162,7 +172,7 @@ LOCK_QUEUES: Final = (
 """Locks queues: until the transaction ends nothing is put to them, and no index of them is made."""
 
 LOCK_FREE: Final = (
-    select(message.c.place, func.length(message.c.body))
+    select(message.c.place, func.length(BODY))
     .where(_visible(message), message.c.place.in_(_PLACES))
     .with_for_update(skip_locked=True)
 )
@@ -234,30 +244,44 @@ def count(shape: Shape) -> Select[Any]:
 
 @lru_cache(maxsize=1_000)
 def take(shape: Shape, in_unit: bool) -> Delete | Update:
-    """Return the statement that takes the first visible message with these fields, finally or into a unit.
-
-    Messages locked by other transactions are skipped (PostgreSQL); SQLite has a single writer.
-    """
-    inner = message.alias()
-    first = (
-        select(inner.c.place)
-        .where(_visible(inner), *_agrees(inner, shape))
-        .order_by(inner.c.place)
-        .limit(1)
-        .with_for_update(skip_locked=True, key_share=True)
-    )
-    return _taken(first.scalar_subquery(), in_unit)
+    """Return the statement that takes the first visible message with these fields, finally or into a unit."""
+    return _taken(message.c.place == _first(shape, 1).scalar_subquery(), in_unit)
 
 
 @lru_cache(maxsize=2)
 def take_at(in_unit: bool) -> Delete | Update:
     """Return the statement that takes the message with a key, if it is visible."""
-    return _taken(bindparam("at_place"), in_unit)
+    return _taken(message.c.place == bindparam("at_place"), in_unit)
 
 
-def _taken(place: ScalarSelect[int] | ColumnElement[Any], in_unit: bool) -> Delete | Update:
-    this = (_visible(message), message.c.place == place)
+@lru_cache(maxsize=1_000)
+def take_first(shape: Shape) -> Delete | Update:
+    """Return the statement that takes the first visible messages with these fields into a unit."""
+    return _taken(message.c.place.in_(_first(shape, bindparam("most", type_=Integer))), True)
+
+
+def _first(shape: Shape, most: Any) -> Select[Any]:
+    """Return the select of the keys of the first visible messages with these fields.
+
+    Messages locked by other transactions are skipped (PostgreSQL); SQLite has a single writer.
+    """
+    inner = message.alias()
+    return (
+        select(inner.c.place)
+        .where(_visible(inner), *_agrees(inner, shape))
+        .order_by(inner.c.place)
+        .limit(most)
+        .with_for_update(skip_locked=True, key_share=True)
+    )
+
+
+def _taken(which: ColumnElement[bool], in_unit: bool) -> Delete | Update:
+    this = (_visible(message), which)
     if in_unit:
         marked = {"owner": bindparam("own"), "unit": bindparam("of_unit"), "arriving": False}
         return update(message).where(*this).values(marked).returning(*COLUMNS)
     return delete(message).where(*this).returning(*COLUMNS)
+
+
+TAKE_ALL_AT: Final = _taken(message.c.place.in_(_PLACES), True)
+"""Takes the messages with some keys, those that are visible, into a unit."""

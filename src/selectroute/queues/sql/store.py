@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from threading import Lock
@@ -85,10 +85,10 @@ class SqlStore:
         self._endings = UnitEndings(store, database.owner, self.now)
         self._owner = self._endings.owner
         self.url = store.url.render_as_string(hide_password=True)
-        self._watch = QueueWatch(self.statistics, self._changes, self._arrived, self._endings.clean_up_if_due)
-        self._indexes = SqlIndexes(store, queue, self.statistics)
+        self.watch = QueueWatch(self.statistics, self._changes, self._arrived, self._endings.clean_up_if_due)
+        self.indexes = SqlIndexes(store, queue, self.statistics)
         self._lock = Lock()
-        self._closed = False
+        self.is_closed = False
 
     @property
     def depth(self) -> int:
@@ -118,7 +118,7 @@ class SqlStore:
     @property
     def waiting(self) -> int:
         """Number of gets that wait now in this process."""
-        return self._watch.gets
+        return self.watch.gets
 
     def put(self, message: ValidatedPut, unit: Unit | None) -> Descriptor:
         """Store a message, on the queue or in the unit."""
@@ -131,7 +131,7 @@ class SqlStore:
             if unit is not None:
                 unit.state.puts += 1
         if unit is None:
-            self._watch.arrived(record)
+            self.watch.arrived(record)
         return descriptor_of(record, self._token_prefix)
 
     def take(self, lookup: Lookup, unit: Unit | None, waiter: Waiter | None) -> StoredMessage | None:
@@ -163,7 +163,7 @@ class SqlStore:
     ) -> WaitingCall:
         """Return a get or browse that waits, without `notify` in the thread that calls it."""
         new_waiter = partial(Waiter, lookup, browses=browses, unit=unit, notify=notify)
-        return WaitingCall(self._watch, self._retry, self.to_message, new_waiter)
+        return WaitingCall(self.watch, self._retry, self.to_message, new_waiter)
 
     def key_in(self, msg_token: bytes) -> int:
         """Return the key in a token of this queue. Raises MQError 2331 for any other."""
@@ -175,12 +175,8 @@ class SqlStore:
     def listed(self, lookup: Lookup, most: int) -> list[StoredMessage]:
         """Return the first matches without their bodies, in one transaction."""
         self.begin()
-        records: list[StoredMessage] = []
         with self._finding() as finder:
-            while len(records) < most and (record := lookup.find(finder)) is not None:
-                records.append(record)
-                lookup = lookup._replace(after=record.queue_key)
-        return records
+            return lookup.find_all(finder, most)
 
     def at(self, queue_key: int) -> StoredMessage | None:
         """Return the message with a key."""
@@ -234,10 +230,10 @@ class SqlStore:
     def close(self) -> None:
         """Wake all waiting calls, back out all units, and close the database if this store owns it."""
         with self._lock:
-            closed, self._closed = self._closed, True
+            closed, self.is_closed = self.is_closed, True
         if closed:
             return
-        self._watch.close()
+        self.watch.close()
         if self._owns_database:
             self.database.close()
         else:
@@ -281,18 +277,23 @@ class SqlStore:
         if limit is not None and connection.execute(HELD, now).scalar_one() >= limit:
             raise failed(MQRC_Q_FULL, f"the queue holds {counted(limit, 'message')}, its maximum depth")
         arrival, indexes = counter
-        record = arrived(message, arrival, self._by_priority, self._id_prefix, now["now_ms"])
+        record = self.record_of_put(message, arrival)
         connection.execute(PUT, row_of(record, self.defined.id, marks))
         keys = keys_of(record, self.defined.id, indexes)
         if keys:
             connection.execute(PUT_KEY, keys)
         return record
 
+    def record_of_put(self, message: ValidatedPut, arrival: int) -> StoredMessage:
+        """Return the record of a message that arrives now as number `arrival`."""
+        return arrived(message, arrival, self._by_priority, self._id_prefix, int(self._clock() * 1000))
+
     def begin(self) -> None:
         """Check that the queue is open, and clean up from time to time."""
-        if self._closed:
+        if self.is_closed:
             raise failed(MQRC_HOBJ_ERROR, "the queue is closed")
         self._endings.clean_up_if_due()
+        self.database.remove_orphans_if_due()
 
     @contextmanager
     def _in(self, unit: Unit | None) -> Iterator[dict[str, int]]:
@@ -305,7 +306,7 @@ class SqlStore:
             unit.check()
             if state.owner is None:
                 state.owner = self._owner.enter()
-            state.released[self.defined.id] = self._watch.released
+            state.released[self.defined.id] = self.watch.released
             yield {"own": state.owner, "of_unit": state.number}
 
     def _take(self, lookup: Lookup, unit: Unit | None) -> StoredMessage | None:
@@ -364,7 +365,7 @@ class SqlStore:
                 vain = finder.vain
                 yield finder
         finally:
-            self._indexes.owe(vain)
+            self.indexes.owe(vain)
 
     def finder(self, connection: Connection) -> SqlLookup:
         """Return the lookup of a transaction."""
@@ -382,15 +383,3 @@ class SqlStore:
             return None
         self.begin()
         return None if self._find(waiter.lookup) is None else self._take(waiter.lookup, waiter.unit)
-
-
-def put_all(puts: Sequence[tuple[SqlStore, ValidatedPut]]) -> None:
-    """Put messages on queues of one database, in one transaction; see `SqlQueues.put_all`."""
-    ordered = sorted(puts, key=lambda put: put[0].defined.id)  # one lock order, against deadlocks
-    for store, _ in ordered:
-        store.begin()
-    if ordered:
-        with ordered[0][0]._store.writing() as connection:
-            records = [store._arrive(connection, message, {}) for store, message in ordered]
-        for (store, _), record in zip(ordered, records, strict=True):
-            store._watch.arrived(record)

@@ -4,6 +4,7 @@
 
     queue          name → its settings, how many messages arrived, which attributes are indexed
     queue_message  queue, place → descriptor, body, properties; its unit, if in one
+    queue_body     id → body of several messages, which is there until the last one is gone
     queue_key      queue, index, key, place         messages by values of several attributes
     queue_held     queue → how many messages it has, and how many of them are in units; see `held`
     queue_owner    id                               processes that have units; see `units`
@@ -35,6 +36,8 @@ from sqlalchemy import (
     Table,
     Text,
     event,
+    func,
+    select,
     text,
 )
 
@@ -91,10 +94,20 @@ message: Final = Table(
     Column("owner", _NUMBER),
     Column("unit", _NUMBER),
     Column("arriving", Boolean, nullable=False),
-    Column("body", LargeBinary, nullable=False),
+    Column("is_amqp", Boolean, nullable=False),
+    # The body, or the row of `queue_body` that has it.
+    Column("body", LargeBinary),
+    Column("shared_body", _NUMBER),
 )
 # In delivery order, so that the first message with an id is the first in the index.
 Index("queue_message_msg_id", message.c.queue, message.c.msg_id, message.c.place)
+
+
+def _after(table: Table, dialect: str, *statements: str) -> None:
+    """Run statements when a table has been created."""
+    for statement in statements:
+        made = DDL(statement).execute_if(dialect=dialect)  # type: ignore[no-untyped-call]
+        event.listen(table, "after_create", made)
 
 
 def _partial_index(name: str, *columns: Column[Any], where: ColumnElement[bool]) -> None:
@@ -108,6 +121,18 @@ _partial_index("queue_message_owner", message.c.owner, message.c.unit, where=mes
 _partial_index(
     "queue_message_expiration", message.c.queue, message.c.expiration, where=message.c.expiration > text("0")
 )
+
+_partial_index("queue_message_shared_body", message.c.shared_body, where=message.c.shared_body.is_not(None))
+
+shared_body: Final = Table(
+    "queue_body",
+    metadata,
+    Column("id", _NUMBER, primary_key=True),
+    Column("body", LargeBinary, nullable=False),
+    sqlite_autoincrement=True,
+)
+shared_body.add_is_dependent_on(message)  # for the triggers
+
 
 key: Final = Table(
     "queue_key",
@@ -123,13 +148,11 @@ key: Final = Table(
     sqlite_with_rowid=False,
 )
 # SQLite enforces foreign keys only if each connection enables it; a trigger works for all connections.
-event.listen(
+_after(
     key,
-    "after_create",
-    DDL(  # type: ignore[no-untyped-call]
-        "CREATE TRIGGER queue_key_gone AFTER DELETE ON queue_message BEGIN"
-        " DELETE FROM queue_key WHERE queue = OLD.queue AND place = OLD.place; END"
-    ).execute_if(dialect="sqlite"),
+    "sqlite",
+    "CREATE TRIGGER queue_key_gone AFTER DELETE ON queue_message BEGIN"
+    " DELETE FROM queue_key WHERE queue = OLD.queue AND place = OLD.place; END",
 )
 
 held: Final = Table(
@@ -149,10 +172,24 @@ each statement adds a row of its own, and `statements.JOINED` makes one row of m
 held.add_is_dependent_on(message)  # for the triggers
 
 
-def _after_held(dialect: str, *statements: str) -> None:
-    for statement in statements:
-        made = DDL(statement).execute_if(dialect=dialect)  # type: ignore[no-untyped-call]
-        event.listen(held, "after_create", made)
+_after(
+    shared_body,
+    "sqlite",
+    "CREATE TRIGGER queue_body_gone AFTER DELETE ON queue_message WHEN OLD.shared_body IS NOT NULL BEGIN"
+    " DELETE FROM queue_body WHERE id = OLD.shared_body AND NOT EXISTS"
+    " (SELECT 1 FROM queue_message WHERE shared_body = OLD.shared_body); END",
+)
+# Of two transactions at once that remove the last two messages, neither sees that of the other removed: see
+# `QueueDatabase.remove_orphans_if_due`.
+_after(
+    shared_body,
+    "postgresql",
+    "CREATE OR REPLACE FUNCTION queue_body_gone() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+    " DELETE FROM queue_body WHERE id IN (SELECT shared_body FROM removed WHERE shared_body IS NOT NULL) AND"
+    " NOT EXISTS (SELECT 1 FROM queue_message WHERE shared_body = queue_body.id); RETURN NULL; END $$",
+    "CREATE TRIGGER queue_body_gone AFTER DELETE ON queue_message REFERENCING OLD TABLE AS removed"
+    " FOR EACH STATEMENT EXECUTE FUNCTION queue_body_gone()",
+)
 
 
 def _counts(messages: str, in_units: str, of: str) -> str:
@@ -164,7 +201,8 @@ def _counts(messages: str, in_units: str, of: str) -> str:
 
 
 _put, _gone = _counts("1", "(NEW.owner IS NOT NULL)", "NEW"), _counts("-1", "-(OLD.owner IS NOT NULL)", "OLD")
-_after_held(
+_after(
+    held,
     "sqlite",
     f"CREATE TRIGGER queue_held_put AFTER INSERT ON queue_message BEGIN {_put} END",
     f"CREATE TRIGGER queue_held_gone AFTER DELETE ON queue_message BEGIN {_gone} END",
@@ -191,7 +229,8 @@ def _trigger(change: str, tables: str, rows: str) -> tuple[str, str]:
 
 _added = "SELECT queue, 1 AS messages, (owner IS NOT NULL)::int AS in_units FROM added"
 _removed = "SELECT queue, -1 AS messages, -(owner IS NOT NULL)::int AS in_units FROM removed"
-_after_held(
+_after(
+    held,
     "postgresql",
     *_trigger("insert", "NEW TABLE AS added", _added),
     *_trigger("delete", "OLD TABLE AS removed", _removed),
@@ -222,17 +261,22 @@ delivered: Final = Table(
 FIELDS: Final = (*StoredMessage._fields[:DESCRIPTOR_FIELDS], "place")
 """Columns of a record up to its key, which the table calls `place`."""
 
-COLUMNS: Final[tuple[ColumnElement[Any], ...]] = tuple(
-    message.c[name] for name in (*FIELDS, "body", "properties")
+BODY: Final = func.coalesce(
+    message.c.body,
+    select(shared_body.c.body).where(shared_body.c.id == message.c.shared_body).scalar_subquery(),
 )
+"""Body of a message, shared or not."""
+
+_AFTER_BODY: Final = (message.c.properties, message.c.is_amqp)
+COLUMNS: Final[tuple[ColumnElement[Any], ...]] = (*(message.c[name] for name in FIELDS), BODY, *_AFTER_BODY)
 """Columns of a record, in its order."""
 
-BARE_COLUMNS: Final = (*COLUMNS[:-2], message.c.properties)
+BARE_COLUMNS: Final = (*(message.c[name] for name in FIELDS), *_AFTER_BODY)
 """Columns without the body, which lookups do not read."""
 
 
 _NULLABLE: Final = tuple(map(FIELDS.index, ("correl_id", "group_id")))
-_BOOLEANS: Final = tuple(map(FIELDS.index, ("last_in_group", "persistence")))
+_BOOLEANS: Final = (*map(FIELDS.index, ("last_in_group", "persistence")), -1)
 
 
 def row_of(record: StoredMessage, queue: int, marks: Mapping[str, int]) -> dict[str, Any]:
@@ -241,7 +285,7 @@ def row_of(record: StoredMessage, queue: int, marks: Mapping[str, int]) -> dict[
     for name in ("correl_id", "group_id"):
         if row[name] == NO_ID:
             row[name] = None
-    row["body"] = record.body
+    row |= {"body": record.body, "shared_body": None, "is_amqp": record.is_amqp}
     row["properties"] = None if record.properties is None else text_of(record.properties)
     row |= {"queue": queue, "owner": marks.get("own"), "unit": marks.get("of_unit"), "arriving": bool(marks)}
     return row
@@ -255,14 +299,14 @@ def record_of(row: Any) -> StoredMessage:
             fields[index] = NO_ID
     for index in _BOOLEANS:  # 0 or 1 if a statement is run without SQLAlchemy
         fields[index] = bool(fields[index])
-    if fields[-1] is not None:
-        fields[-1] = properties_of(fields[-1])
+    if fields[-2] is not None:
+        fields[-2] = properties_of(fields[-2])
     return StoredMessage._make(fields)
 
 
 def bare_record_of(row: Any) -> StoredMessage:
     """Return the record of a row of `BARE_COLUMNS`; its body is empty."""
-    return record_of((*row[:-1], b"", row[-1]))
+    return record_of((*row[:-2], b"", *row[-2:]))
 
 
 _COUNTING: Final = ("JMSRedelivered", "JMSXDeliveryCount")

@@ -66,7 +66,7 @@ def everything_done(bulk):
 def test_a_purge_removes_what_was_counted_and_nothing_else(queues, small_chunks, lookup, found, indexed):
     queue = filled(queues)
     if indexed:
-        queue._store._indexes._make(("color",))
+        queue._store.indexes._make(("color",))
     assert queue.count(**lookup) == MessageCount(len(found), True)
     done = queue.purge(expected=len(found), **lookup)
     assert (done.done, done.stayed.total, done.is_complete) == (len(found), 0, True)
@@ -84,7 +84,7 @@ def test_a_move_takes_what_was_counted_to_the_end_of_the_other_queue(
     queue, other = filled(queues), created(queues, "B")
     other.put(b"before", properties={"color": "red"})
     for one in (queue, other) if indexed else ():
-        one._store._indexes._make(("color",))
+        one._store.indexes._make(("color",))
     done = queue.move("B", expected=len(found), **lookup)
     assert (done.done, done.stayed.total, done.is_complete) == (len(found), 0, True)
     assert bodies(queue) == [str(number).encode() for number in range(10) if number not in found]
@@ -246,7 +246,7 @@ class FailsAt:
 @pytest.mark.parametrize("to", [None, "B"], ids=["purge", "move"])
 def test_a_fault_anywhere_leaves_whole_chunks_and_the_same_call_goes_on(queues, url, clock, small_chunks, to):
     queue, other = filled(queues), created(queues, "B")
-    other._store._indexes._make(("color",))
+    other._store.indexes._make(("color",))
     everything = bodies(queue)
     number = faults = 0
     while queue.depth:
@@ -338,7 +338,7 @@ def test_with_consumers_and_moves_both_ways_each_message_is_got_once(queues, url
     def indexer():
         with SqlQueue(url, "A", clock=clock) as queue:
             go.wait()
-            queue._store._indexes._make(("color",))
+            queue._store.indexes._make(("color",))
 
     works = [(mover, "A", "B"), (mover, "B", "A"), (consumer, "A"), (consumer, "B"), (indexer,)]
     with ThreadPoolExecutor(len(works)) as pool:

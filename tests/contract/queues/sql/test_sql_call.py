@@ -151,7 +151,7 @@ def test_after_too_many_messages_to_look_at_everybody_looks(queue, url, monkeypa
     assert call.look() is None
     with SqlQueue(url, "A") as other:
         # With the lock held it does not get on: it sees them in two parts at most, and one is more than 3.
-        with queue._store._watch._lock:
+        with queue._store.watch._lock:
             for _ in range(8):
                 other.put(correl_id=id_of("b"))
         assert rung.wait(60)

@@ -125,6 +125,8 @@ def test_a_get_by_ids_is_one_statement_that_searches_and_sorts_nothing(
         "SEARCH queue_message USING INDEX sqlite_autoindex_queue_message_1 (queue=? AND place=?)",
         "SCALAR SUBQUERY 1",
         f"SEARCH queue_message_1 USING INDEX {index}",
+        "CORRELATED SCALAR SUBQUERY 2",
+        "SEARCH queue_body USING INTEGER PRIMARY KEY (rowid=?)",
     ]
 
 

@@ -387,7 +387,7 @@ def test_a_request_waits_for_its_message_and_no_other(client, queue, method):
 def wait_for(client, count):
     """Return when so many requests wait and have looked in vain."""
     waiting = client.app.state.service.queue_waiting
-    watch = client.app.state.service.queues.open("Q")._store._watch
+    watch = client.app.state.service.queues.open("Q")._store.watch
     wait_until(lambda: min(len(waiting), watch.count) >= count, 60, "the requests wait")
 
 
