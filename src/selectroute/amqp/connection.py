@@ -196,6 +196,11 @@ class Connection:
         """True once both ends have closed: the transport may go when all is sent."""
         return self._state is _State.CLOSED
 
+    @property
+    def sessions(self) -> list[Session]:
+        """Sessions that have not ended."""
+        return [*self._sessions.values()]
+
     def tick(self, now: float) -> list[Event]:
         """Keep the time-outs; call it each `TICK_SECONDS`, with a clock that counts seconds."""
         if self._has_received:

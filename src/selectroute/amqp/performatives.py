@@ -134,7 +134,7 @@ class Attach(NamedTuple):
     unsettled: Map | None = None
     incomplete_unsettled: Boolean | None = None
     initial_delivery_count: Uint | None = None
-    max_message_size: Uint | None = None
+    max_message_size: Ulong | None = None
     offered_capabilities: Names | None = None
     desired_capabilities: Names | None = None
     properties: Map | None = None

@@ -60,7 +60,7 @@ _ACCEPTED: Final = Accepted()
 class AttachReceived(NamedTuple):
     """Attach of a link by the client; `attach` or `refuse` of the link answers, now or later."""
 
-    link: Link
+    link: Receiver | Sender
 
 
 class IncomingMessage(NamedTuple):
@@ -151,6 +151,11 @@ class Link:
         self.handle = request.handle
         self.state = LinkState.ATTACHING
         self.owner: Any = None
+
+    @property
+    def is_attaching(self) -> bool:
+        """True while the client waits for the answer to its attach."""
+        return self.state is LinkState.ATTACHING
 
     def _attach(
         self, source: SourceTerminus | None, target: TargetTerminus | Coordinator | None, **fields: Any
@@ -392,6 +397,11 @@ class Session:
         self.write(Begin(channel, 0, limits.window, MAX_UINT >> 1, limits.links - 1))
 
     @property
+    def links(self) -> list[Link]:
+        """Links that have not ended."""
+        return [*self._links.values()]
+
+    @property
     def can_send(self) -> bool:
         """True if the client's window is open."""
         return self._remote_window > 0 and not self._waiting
@@ -404,7 +414,7 @@ class Session:
             raise AmqpError(HANDLE_IN_USE, f"the handle {attach.handle} is in use")
         if attach.handle >= self.output.limits.links:
             raise AmqpError(NOT_ALLOWED, f"handles are below {self.output.limits.links}")
-        link = Sender(self, attach) if attach.role else Receiver(self, attach)
+        link: Receiver | Sender = Sender(self, attach) if attach.role else Receiver(self, attach)
         self._links[attach.handle] = link
         self.output.emit(AttachReceived(link))
 

@@ -335,7 +335,12 @@ def fields_of(fields: Sequence[bytes]) -> bytes:
 
 def map_of(pairs: Mapping[Any, Any]) -> bytes:
     """Encode a map, as `encode` does its keys and values."""
-    body = b"".join(encode(key) + encode(value) for key, value in pairs.items())
+    return map_of_encoded({encode(key): encode(value) for key, value in pairs.items()})
+
+
+def map_of_encoded(pairs: Mapping[bytes, bytes]) -> bytes:
+    """Encode a map of encoded keys and values."""
+    body = b"".join(key + value for key, value in pairs.items())
     return _compound(0xC1, body, 2 * len(pairs))
 
 

@@ -24,6 +24,7 @@ from selectroute.cli.commands import (
     subscription,
     token,
 )
+from selectroute.cli.commands.broker import broker
 from selectroute.cli.commands.demo import demo
 from selectroute.cli.commands.serve import serve
 from selectroute.cli.commands.stream import deliveries, explain, unrouted
@@ -136,6 +137,7 @@ def _shorten(parameter: Any) -> None:
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, epilog=EPILOG)
 app.command()(demo)
 app.command()(serve)
+app.command()(broker)
 app.command()(warm)
 stream.app.command()(run)
 stream.app.command()(rerun)

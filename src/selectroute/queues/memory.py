@@ -437,6 +437,13 @@ class MemoryStore:
         self._finish()
         return record
 
+    def put_back(self, record: StoredMessage, *, counts: bool) -> None:
+        """Return a message that was taken to its place, as a backout does; see `UnitOfWork.backout`."""
+        with self._lock:
+            self._begin(None)
+            woken = self._arrive((backed_out(record) if counts else record,))
+        self._finish(woken)
+
     def wait(self, waiter: Waiter, seconds: float) -> StoredMessage:
         """Wait for the message of a waiter. Raises MQError 2033 after the timeout."""
         try:

@@ -132,11 +132,39 @@ class Message:
                 raise MessageError("topic", TOO_LONG_TOPIC)
         if body is not None and not isinstance(body, bytes):
             _text("body", body)
-        self.headers = MappingProxyType(valid_headers)
-        self.properties = MappingProxyType(valid_properties)
+        self._set(valid_headers, valid_properties, topic, body, unlike)
+        if validate:
+            check_property_names(self._set_properties())
+
+    @classmethod
+    def of_checked(
+        cls,
+        headers: dict[str, Value | None],
+        properties: dict[str, Value | None],
+        topic: str | None = None,
+        unlike: Iterable[str] = (),
+    ) -> Message:
+        """Return a message of typed values that were checked before; the dictionaries must not change.
+
+        A wire protocol has typed and bounded what it decodes.
+        """
+        message = cls.__new__(cls)
+        message._set(headers, properties, topic, None, unlike)
+        return message
+
+    def _set(
+        self,
+        headers: dict[str, Value | None],
+        properties: dict[str, Value | None],
+        topic: str | None,
+        body: bytes | str | None,
+        unlike: Iterable[str],
+    ) -> None:
+        self.headers = MappingProxyType(headers)
+        self.properties = MappingProxyType(properties)
         self.topic = topic
         self.body = body
-        self._values: dict[str, Any] = valid_properties | valid_headers  # what selectors read
+        self._values: dict[str, Any] = properties | headers  # what selectors read
         for name in CORRELATION_IDS:
             if is_no_id(name, self._values.get(name)):  # `headers` and `properties` keep it
                 del self._values[name]
@@ -145,8 +173,6 @@ class Message:
         for name in self._unlike:
             self._values[name] = unsupported
         self._invalid_names: bool | None = None  # computed when a selector first reads it
-        if validate:
-            check_property_names(self._set_properties())
 
     @property
     def values(self) -> Mapping[str, Any]:

@@ -61,6 +61,11 @@ class SqlQueue(Queue[SqlStore]):
                 opened.close()
             raise
 
+    @property
+    def store(self) -> SqlStore:
+        """Storage of the queue, for `transact`."""
+        return self._store
+
     def __repr__(self) -> str:
         return f"SqlQueue({self._store.url!r}, {self.name!r})"
 
@@ -241,7 +246,7 @@ class SqlQueues:
 
         Raises MQError 2053 for a full queue, 2085 for a deleted one.
         """
-        work = QueueWork([QueuePut(queue._store, message) for queue, message in puts])
+        work = QueueWork([QueuePut(queue.store, message) for queue, message in puts])
         transact([work])
         if work.error is not None:
             raise work.error

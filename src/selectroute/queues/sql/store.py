@@ -172,6 +172,10 @@ class SqlStore:
             raise failed(MQRC_MSG_TOKEN_ERROR, "the token is of another queue")
         return queue_key
 
+    def token_of(self, queue_key: int) -> bytes:
+        """Return the token of the message with a key."""
+        return self._token_prefix + queue_key.to_bytes(8, "big")
+
     def listed(self, lookup: Lookup, most: int) -> list[StoredMessage]:
         """Return the first matches without their bodies, in one transaction."""
         self.begin()
