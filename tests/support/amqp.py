@@ -220,7 +220,7 @@ class SocketClient:
                     last = performative.first if performative.last is None else performative.last
                     for id in range(performative.first, last + 1):
                         self._settled[id] = performative.state
-                elif isinstance(performative, Detach):
+                elif isinstance(performative, Detach) and performative.error is not None:
                     self.refused.append(performative.error)
                 if isinstance(performative, kind):
                     return performative

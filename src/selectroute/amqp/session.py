@@ -142,6 +142,7 @@ class Link:
     Attributes:
         request: the client's attach, with its source and target.
         owner: what the server has for the link.
+        answers_late: whether `answer_close` answers a close of the link, when what it asks for is done.
     """
 
     def __init__(self, session: Session, request: Attach) -> None:
@@ -151,6 +152,7 @@ class Link:
         self.handle = request.handle
         self.state = LinkState.ATTACHING
         self.owner: Any = None
+        self.answers_late = False
 
     @property
     def is_attaching(self) -> bool:
@@ -183,9 +185,14 @@ class Link:
         """Take the client's detach."""
         if self.state is not LinkState.DETACHING:
             self._release()
-            self.session.write(Detach(self.handle, bool(detach.closed)))
+            if not (detach.closed and self.answers_late):
+                self.session.write(Detach(self.handle, bool(detach.closed)))
             self.session.output.emit(LinkDetached(self, bool(detach.closed)))
         self.state = LinkState.DETACHED
+
+    def answer_close(self, error: AmqpError | None = None) -> None:
+        """Answer the client's close of the link."""
+        self.session.write(Detach(self.handle, True, None if error is None else error_of(error)))
 
     def _release(self) -> None:
         """Let the session forget what the link has not settled."""

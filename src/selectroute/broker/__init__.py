@@ -6,6 +6,7 @@
     frames ←─ amqp ←─ calls ←─ broker.amqp ←──────── mailbox ←─ in memory, or taken of the database
 
 `broker` and `mailbox` know no protocol; `amqp` says what the frames of a client ask of them, `jms` what a
-message is. `groups` makes transactions, `addresses` maps JMS names, `accounts` says who may, and `server` is
-the process. One event loop does all but transactions, which one thread runs, and the checks of credentials.
+message is. `groups` makes transactions, `durable` has the subscriptions of the registry, `addresses` maps JMS
+names, `accounts` says who may, and `server` is the process. One event loop does all but transactions, which
+one thread runs, and what reads or changes the registry.
 """

@@ -7,6 +7,7 @@ without a destination, a coordinator that of a transacted session.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import time
 from collections.abc import Callable
@@ -25,7 +26,6 @@ from selectroute.amqp.errors import (
     INVALID_FIELD,
     NOT_ALLOWED,
     NOT_FOUND,
-    NOT_IMPLEMENTED,
     RESOURCE_LIMIT_EXCEEDED,
     RESOURCE_LOCKED,
     UNAUTHORIZED_ACCESS,
@@ -63,16 +63,18 @@ from selectroute.amqp.types import Described, Symbol
 from selectroute.broker.accounts import ClientAccount
 from selectroute.broker.addresses import Address, AddressError, AddressKind, topic_of
 from selectroute.broker.broker import BrokerRefusalError, BrokerTransaction, DeliveryOutcome, MessageBroker
+from selectroute.broker.durable import DurableTerms, queue_of_durable
 from selectroute.broker.jms import decode_properties, payload_of, published
 from selectroute.broker.mailbox import MailConsumer, MailDelivery, QueueMailbox
 from selectroute.queues.errors import MQRC_Q_FULL, MQRC_UNKNOWN_OBJECT_NAME, MQError
+from selectroute.registry.authorization import Permission
 from selectroute.registry.errors import ForbiddenError
 from selectroute.registry.role import Role
 from selectroute.selector.dialect import UnknownDialectError
 from selectroute.selector.errors import InvalidSelectorError, SelectRouteError
 from selectroute.selector.selector import Selector
 from selectroute.store.errors import StoreError
-from selectroute.topics.filter import InvalidTopicFilterError
+from selectroute.topics.filter import InvalidTopicFilterError, TopicFilter
 
 _SOLE: Final = "sole-connection-for-container"
 CAPABILITIES: Final = ("ANONYMOUS-RELAY", "SHARED-SUBS", "DELAYED_DELIVERY", _SOLE)
@@ -104,6 +106,8 @@ class AmqpConsumer:
         self._client = client
         self.link = link
         self.consumer: MailConsumer | None = None
+        self.durable: str | None = None
+        """Key of the durable subscription that it has claimed."""
 
     @property
     def room(self) -> int:
@@ -130,6 +134,13 @@ class AmqpConsumer:
         """Tell it that there is no more message."""
         self.link.drained()
         self._client.wrote()
+
+
+class AmqpLookup:
+    """Link by which a client looks for a durable subscription; closing it ends the subscription."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
 
 
 class AmqpProducer:
@@ -269,8 +280,9 @@ class AmqpClient:
 
     def _attach_consumer(self, link: Sender) -> None:
         source = link.request.source
-        if source is None:  # how Qpid JMS looks for a durable subscription, to end it
-            raise AmqpError(NOT_FOUND, "there is no such subscription")
+        if source is None:
+            self._look_up_durable(link)
+            return
         capabilities = names_in(source.capabilities)
         kind = _kind_of(source.capabilities)
         if source.dynamic:
@@ -286,14 +298,21 @@ class AmqpClient:
         source = source._replace(filter=filters or None)
         recipient = AmqpConsumer(self, link)
         link.owner = recipient
-        if address.kind is AddressKind.TOPIC:
-            if source.durable:
-                raise AmqpError(NOT_IMPLEMENTED, "there are no durable subscriptions by AMQP yet")
-            shared = None
-            if "shared" in capabilities:
-                shared = "" if "global" in capabilities else self._scope, link.name.partition("|")[0]
+        scope = "" if "global" in capabilities else self._scope
+        name = link.name.partition("|")[0]
+        if address.kind is AddressKind.TOPIC and source.durable:
+            text, dialect = ("", "jms") if selector is None else (selector.text, selector.dialect)
+            topic = topic_of(address.name)
+            TopicFilter.parse(topic)
+            terms = DurableTerms(scope, name, topic, text, dialect, no_local)
+            self._attach_durable(recipient, source, terms, shared="shared" in capabilities)
+        elif address.kind is AddressKind.TOPIC:
             recipient.consumer = self.broker.consume_topic(
-                address.name, recipient, selector, origin=self if no_local else None, shared=shared
+                address.name,
+                recipient,
+                selector,
+                origin=self._scope if no_local else None,
+                shared=(scope, name) if "shared" in capabilities else None,
             )
             link.attach(source)
             self.broker.room_changed(recipient.consumer)
@@ -313,19 +332,99 @@ class AmqpClient:
     ) -> None:
         link = recipient.link
         if link.is_attaching:
-            browses = source.distribution_mode == "copy"
+            browses = recipient.durable is None and source.distribution_mode == "copy"
             recipient.consumer = self.broker.consume_queue(mailbox, recipient, selector, browses=browses)
             link.attach(source)
             self.broker.room_changed(recipient.consumer)
         self.wrote()
+
+    def _attach_durable(
+        self, recipient: AmqpConsumer, source: SourceTerminus, terms: DurableTerms, *, shared: bool
+    ) -> None:
+        """Attach a consumer of a durable subscription, which is made or changed before."""
+        self.broker.claim(terms.key, shared=shared)
+        recipient.durable = terms.key
+        recipient.link.answers_late = True
+        refuse = partial(self._refuse_link, recipient.link)
+
+        def attached(queue: str) -> None:
+            consume = partial(self._consume_queue, recipient, None, source)
+            self.broker.with_queue(queue, consume, refuse)
+
+        self._call(partial(self.broker.durable.attach, terms, self._permission), attached, refuse)
+
+    def _look_up_durable(self, link: Sender) -> None:
+        """Attach a link that stands for a durable subscription: how Qpid JMS ends one."""
+        scope = "" if "global" in names_in(link.request.desired_capabilities) else self._scope
+        name = link.name.partition("|")[0]
+
+        def attach(terms: DurableTerms | None) -> None:
+            if terms is None:
+                link.refuse(AmqpError(NOT_FOUND, f"there is no durable subscription {name:.80}"))
+            else:
+                link.owner, link.answers_late = AmqpLookup(terms.key), True
+                topic = [Symbol("topic")]
+                link.attach(
+                    SourceTerminus(terms.topic, 1, "never", distribution_mode="copy", capabilities=topic)
+                )
+            self.wrote()
+
+        self._call(
+            partial(self.broker.durable.terms_of, scope, name), attach, partial(self._refuse_link, link)
+        )
+
+    def _remove_durable(self, link: Link, key: str) -> None:
+        """Remove a durable subscription, and then answer the close of its link."""
+
+        def answer(error: SelectRouteError | None) -> None:
+            link.answer_close(None if error is None else _amqp_error(error))
+            self.wrote()
+
+        if self.broker.is_claimed(key):
+            answer(BrokerRefusalError("the durable subscription has a consumer"))
+            return
+        self.broker.forget_queue(queue_of_durable(key))
+        self._call(partial(self.broker.durable.remove, key, self._permission), lambda _: answer(None), answer)
+
+    def _call(
+        self,
+        function: Callable[[], Any],
+        then: Callable[[Any], None],
+        refused: Callable[[SelectRouteError], None],
+    ) -> None:
+        """Call a function that blocks in another thread, and then one of the others with its result."""
+        future = asyncio.get_running_loop().run_in_executor(None, function)
+
+        def done(result: asyncio.Future[Any]) -> None:
+            error = result.exception()
+            if error is None:
+                then(result.result())
+            elif isinstance(error, SelectRouteError):
+                refused(error)
+            else:
+                raise error
+
+        future.add_done_callback(done)
+
+    @property
+    def _permission(self) -> Permission:
+        assert self._account is not None
+        return self._account.permission
 
     def _attached(self, attach: Callable[[], None]) -> None:
         attach()
         self.wrote()
 
     def _refuse_link(self, link: Any, error: SelectRouteError | None) -> None:
+        if isinstance(link.owner, AmqpConsumer):
+            self._unclaim(link.owner)
         link.refuse(_amqp_error(error))
         self.wrote()
+
+    def _unclaim(self, consumer: AmqpConsumer) -> None:
+        if consumer.durable is not None:
+            self.broker.unclaim(consumer.durable)
+            consumer.durable = None
 
     def _on_credit(self, event: CreditChanged) -> None:
         consumer = event.link.owner
@@ -339,6 +438,13 @@ class AmqpClient:
                 assert isinstance(link, Sender)
                 outcome = DeliveryOutcome.FAILED if _fails_by_default(link) else DeliveryOutcome.RELEASED
                 self.broker.end(link.owner.consumer, [*link.unsettled.values()], outcome)
+            key = link.owner.durable
+            self._unclaim(link.owner)
+            if key is not None and event.is_closed:
+                self._remove_durable(link, key)
+        elif isinstance(link.owner, AmqpLookup):
+            if event.is_closed:
+                self._remove_durable(link, link.owner.key)
         elif isinstance(link.owner, AmqpProducer):
             if link.owner.temporary is not None:
                 self.broker.delete_temporary(link.owner.temporary)
@@ -357,7 +463,7 @@ class AmqpClient:
             address = link.owner.address or self._address_of(sections)
             topic = topic_of(address.name) if address.kind is AddressKind.TOPIC else None
             now_ms = int(time.time() * 1000)
-            sent = published(sections, topic=topic, origin=self, now_ms=now_ms)
+            sent = published(sections, topic=topic, origin=self._scope, now_ms=now_ms)
             if message.txn_id is not None:
                 transaction = self._transaction(message.txn_id)
                 transaction.check_room()

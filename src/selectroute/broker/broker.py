@@ -25,6 +25,7 @@ from typing import Final
 from selectroute.broker.addresses import Address, AddressKind, queue_of, topic_of
 from selectroute.broker.browser import QueueBrowser
 from selectroute.broker.delayed import DELAYED, DelayedMessages
+from selectroute.broker.durable import DurableSubscriptions
 from selectroute.broker.groups import Done, Groups
 from selectroute.broker.mailbox import (
     Mailbox,
@@ -110,6 +111,7 @@ class MessageBroker:
 
     Args:
         queues: the queues in a database; they stay open.
+        durable: the subscriptions of the registry.
         flushed: called when messages were given to consumers out of turn, to write them.
         failed: called if the messages that consumers have are not this process's any more.
         clock: returns the seconds since 1970.
@@ -118,11 +120,13 @@ class MessageBroker:
     def __init__(
         self,
         queues: SqlQueues,
+        durable: DurableSubscriptions,
         flushed: Callable[[], None] = lambda: None,
         failed: Callable[[MQError], None] = lambda _: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._queues = queues
+        self.durable = durable
         self._flushed = flushed
         self._clock = clock
         self._groups = Groups(self._feed_later, self._pump_and_flush, failed)
@@ -134,6 +138,7 @@ class MessageBroker:
         self._of_consumer: dict[MailConsumer, _TopicSubscription] = {}
         self._numbers = itertools.count(1)
         self._fed: dict[Mailbox, None] = {}
+        self._claimed: Counter[str] = Counter()
         self._delayed: DelayedMessages | None = None
 
     async def start(self) -> None:
@@ -141,7 +146,9 @@ class MessageBroker:
         await self._opened_queue(DEAD_LETTERS)
         queue = await self._opened_queue(DELAYED)
         self._delayed = DelayedMessages(queue, self._publish_delayed, self._groups.look, self._clock)
-        await asyncio.get_running_loop().run_in_executor(None, self._delayed.load)
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, self.durable.load)
+        await loop.run_in_executor(None, self._delayed.load)
         self._delayed.schedule()
 
     async def close(self) -> None:
@@ -177,6 +184,26 @@ class MessageBroker:
         if kind is AddressKind.QUEUE:
             self._mailboxes[name] = self._new_mailbox(name, _QUEUE_SETTINGS, None)
         return name
+
+    def claim(self, key: str, *, shared: bool) -> None:
+        """Take note of a consumer of a durable subscription; BrokerRefusalError if there is another one."""
+        if key in self._claimed and not shared:
+            raise BrokerRefusalError("the durable subscription has a consumer")
+        self._claimed[key] += 1
+
+    def unclaim(self, key: str) -> None:
+        """Take note of the end of a consumer of a durable subscription."""
+        self._claimed[key] -= 1
+        if not self._claimed[key]:
+            del self._claimed[key]
+
+    def is_claimed(self, key: str) -> bool:
+        """Return whether a durable subscription has a consumer."""
+        return key in self._claimed
+
+    def forget_queue(self, name: str) -> None:
+        """Forget the mailbox of a queue that is being deleted."""
+        self._mailboxes.pop(name, None)
 
     def delete_temporary(self, name: str) -> None:
         """Delete a temporary destination, with its messages."""
@@ -338,16 +365,30 @@ class MessageBroker:
         done: Done,
     ) -> None:
         """Open the queues of what is sent, then do all of it."""
-        for address, _ in sent:
-            if address.kind is AddressKind.QUEUE and self._mailbox(address.name) is None:
-                self.with_queue(address.name, lambda _: self._commit(sent, settled, done), done)
-                return
+        now_ms = self._clock() * 1000
+        targets: list[list[str]] = []
+        for address, message in sent:
+            names = []
+            if message.due <= now_ms:
+                names = [address.name] if address.kind is AddressKind.QUEUE else self._durable_queues(message)
+            targets.append(names)
+            for name in names:
+                if self._mailbox(name) is None:
+                    self.with_queue(name, lambda _: self._commit(sent, settled, done), done)
+                    return
         try:
-            plan = _Plan(self, sent, settled)
+            plan = _Plan(self, sent, targets, settled)
         except MQError as error:
             done(error)
             return
         plan.run(self._groups, done)
+
+    def _durable_queues(self, message: PublishedMessage) -> list[str]:
+        return [
+            match.queue
+            for match in self.durable.match(message.selected)
+            if match.not_from is None or match.not_from != message.origin
+        ]
 
     def _feed_later(self, mailbox: Mailbox) -> None:
         self._fed[mailbox] = None
@@ -364,6 +405,8 @@ class MessageBroker:
 class _Plan:
     """Plan of what is done together, in the database and then in memory.
 
+    `targets` are the names of the queues of each message that is sent; their mailboxes are open.
+
     Raises MQError for what cannot be done; then nothing is reserved.
     """
 
@@ -371,6 +414,7 @@ class _Plan:
         self,
         broker: MessageBroker,
         sent: Sequence[tuple[Address, PublishedMessage]],
+        targets: Sequence[Sequence[str]],
         settled: Sequence[tuple[MailDelivery, DeliveryOutcome]],
     ) -> None:
         self._broker = broker
@@ -383,14 +427,15 @@ class _Plan:
         self._in_memory: list[tuple[QueueMailbox, ValidatedPut]] = []
         self._published: list[tuple[TopicMailbox, PublishedMessage]] = []
         self._returned: list[tuple[Mailbox, MailDelivery, bool]] = []
-        for address, message in sent:
+        for (address, message), queues in zip(sent, targets, strict=True):
             if message.due > self._now_ms:
                 self._delay(address, message)
-            elif address.kind is AddressKind.QUEUE:
-                mailbox = broker._mailbox(address.name)
+                continue
+            for name in queues:
+                mailbox = broker._mailbox(name)
                 assert mailbox is not None
                 self._put(mailbox, message.put(self._now_ms))
-            else:
+            if address.kind is AddressKind.TOPIC:
                 self._publish(message)
         for delivery, outcome in settled:
             self._settle(delivery, outcome)
@@ -457,7 +502,7 @@ class _Plan:
     def _publish(self, message: PublishedMessage) -> None:
         for id in self._broker._index.match(message.selected):
             subscription = self._broker._subscriptions[id]
-            if subscription.origin is None or subscription.origin is not message.origin:
+            if subscription.origin is None or subscription.origin != message.origin:
                 self._published.append((subscription.mailbox, message))
 
     def _settle(self, delivery: MailDelivery, outcome: DeliveryOutcome) -> None:

@@ -18,6 +18,7 @@ from selectroute.amqp.sasl import ANONYMOUS, PLAIN, Credentials
 from selectroute.broker.accounts import Accounts, ClientAccount
 from selectroute.broker.amqp import CAPABILITIES, AmqpClient
 from selectroute.broker.broker import MessageBroker
+from selectroute.broker.durable import DurableSubscriptions
 from selectroute.queues.errors import MQError
 from selectroute.queues.sql.queue import SqlQueues
 from selectroute.store.errors import StoreError
@@ -37,12 +38,19 @@ class BrokerServer:
 
     Args:
         queues: the queues in a database.
+        durable: the subscriptions of the registry.
         accounts: who may connect.
         limits: what is taken from each client.
     """
 
-    def __init__(self, queues: SqlQueues, accounts: Accounts, limits: ConnectionLimits | None = None) -> None:
-        self.broker = MessageBroker(queues, self.schedule_writes, self._lost_messages)
+    def __init__(
+        self,
+        queues: SqlQueues,
+        durable: DurableSubscriptions,
+        accounts: Accounts,
+        limits: ConnectionLimits | None = None,
+    ) -> None:
+        self.broker = MessageBroker(queues, durable, self.schedule_writes, self._lost_messages)
         self.accounts = accounts
         self.limits = limits or ConnectionLimits()
         self.clients: dict[str, AmqpClient] = {}

@@ -11,9 +11,11 @@ import pytest
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
 
 from selectroute.broker.accounts import Accounts
+from selectroute.broker.durable import DurableSubscriptions
 from selectroute.broker.server import BrokerServer
 from selectroute.queues.sql.queue import SqlQueues
 from selectroute.registry.registry import Registry
+from selectroute.service.subscriptions.publishing import Publishing
 from tests.support.amqp import SocketClient
 
 
@@ -23,7 +25,10 @@ class RunningBroker:
     def __init__(self, url: str) -> None:
         self.registry = Registry.open(url)
         self.queues = SqlQueues(url)
-        self.server = BrokerServer(self.queues, Accounts(self.registry.tokens, is_open=True))
+        self.publishing = Publishing(self.registry)
+        self.publishing.start()
+        durable = DurableSubscriptions(self.registry, self.queues, self.publishing)
+        self.server = BrokerServer(self.queues, durable, Accounts(self.registry.tokens, is_open=True))
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port = self._listening.getsockname()[1]
         self._started = threading.Event()
@@ -45,6 +50,7 @@ class RunningBroker:
             self._loop.call_soon_threadsafe(self._stop.set)
             self._thread.join(30)
             self._listening.close()
+            self.publishing.stop()
             self.queues.close()
             self.registry.close()
 

@@ -20,6 +20,13 @@ def broker(
     queues: Annotated[
         str | None, typer.Option(metavar="URL", help="The database of queues, if not the registry's.")
     ] = None,
+    snapshots: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR",
+            help="The folder in which revisions are published, by default next to a SQLite database.",
+        ),
+    ] = None,
     certificate: Annotated[
         str | None, typer.Option(metavar="FILE", help="The certificate for TLS, in PEM with its chain.")
     ] = None,
@@ -41,11 +48,14 @@ def broker(
         if value is not None and is_service(value):
             raise typer.BadParameter("a broker uses a database, not a service", param_hint=option)
     from selectroute.broker.accounts import Accounts
+    from selectroute.broker.durable import DurableSubscriptions
     from selectroute.broker.server import BrokerServer
     from selectroute.loopback import is_loopback
     from selectroute.queues.sql.queue import SqlQueues
     from selectroute.registry.registry import Registry
     from selectroute.service.server import bind_address
+    from selectroute.service.subscriptions.publishing import Publishing
+    from selectroute.storage import Location
 
     is_local = is_loopback(host)
     if not is_local and certificate is None:
@@ -66,7 +76,11 @@ def broker(
         listening = held.enter_context(bind_address(host, port))
         opened = held.enter_context(Registry.open(url, verify=False))
         database = held.enter_context(SqlQueues(queues or opened.url))
-        server = BrokerServer(database, Accounts(opened.tokens, is_open=is_local))
+        publishing = Publishing(opened, None if snapshots is None else Location.of(snapshots))
+        publishing.start()
+        held.callback(publishing.stop)
+        durable = DurableSubscriptions(opened, database, publishing)
+        server = BrokerServer(database, durable, Accounts(opened.tokens, is_open=is_local))
         where = f"{'amqps' if tls else 'amqp'}://{host}:{listening.getsockname()[1]}"
         tokens = "none" if server.accounts.admits_anybody else "needed"
 
