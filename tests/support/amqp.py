@@ -7,6 +7,7 @@ import socket
 import struct
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from selectroute.amqp.connection import Connection, CredentialsReceived, Event, OpenReceived
@@ -335,6 +336,12 @@ class SocketClient:
             if not transfer.settled:
                 self.settle(transfer, settle or Accepted())
         return texts
+
+    def waiting(self, seconds: float) -> int:
+        """Return the number of messages that have come, after a time."""
+        with suppress(TimeoutError):
+            self.wait_for(Close, seconds)
+        return len(self.received)
 
     def has_none(self, seconds: float = 0.3) -> bool:
         """Return whether no message comes within a time."""

@@ -283,9 +283,12 @@ class QueueMailbox:
             if consumer.room > 0 and consumer.may_find and self.store is not None:
                 if not consumer.is_looking:
                     consumer.is_looking = True
+                    self._stop_waiting(consumer)
                     self._look(self, consumer)
-            elif consumer.room > 0:
-                consumer.drain()
+                continue
+            if consumer.room > 0:
+                consumer.drain()  # which takes its room
+            if consumer.room > 0:
                 self._wait(consumer)
             else:
                 self._stop_waiting(consumer)

@@ -62,7 +62,9 @@ def test_consumers_that_share_a_subscription_divide_its_messages(broker):
         link = one.producer("t", "topic")
         for number in range(10):
             one.send(link, str(number))
-        assert sorted(one.texts(5) + other.texts(5)) == [str(number) for number in range(10)]
+        got = [client.texts(client.waiting(0.5)) for client in (one, other)]
+        assert sorted(got[0] + got[1]) == [str(number) for number in range(10)]
+        assert all(got), "both get some"
         other.consumer("u", "topic", "shared", "global", name="team|global")
         assert other.refusal().condition == "amqp:resource-locked"
 
@@ -212,6 +214,8 @@ def test_a_drained_consumer_without_messages_is_answered(broker):
         client.credit(handle, 5, drain=True)
         flow = client.wait_for(Flow)
         assert (flow.link_credit, flow.drain) == (0, True)
+        client.send(client.producer("q"), "a", durable=True)
+        assert client.has_none()  # it has no credit any more
 
 
 @DURABLE
