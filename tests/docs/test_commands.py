@@ -24,6 +24,7 @@ from docs.site.pages import DOCS, ROOT, blocks, documentation
 from selectroute.testing.broker import free_ports
 from tests.docs import world
 from tests.docs.shell import BASH, Shell, code_of, environment, find_command, lines, words
+from tests.support.servers.certificates import Authority
 
 HELP = DOCS / "reference/cli.md"
 OPTIONS_BEFORE = "--snapshots snapshots --output out"
@@ -300,6 +301,16 @@ def test_a_service_starts(shell, request, command):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("command", [*lines(code("docs/how-to/jms.md", "service")[0]),
+                                     *examples("selectroute broker")])  # fmt: skip
+def test_a_broker_starts(shell, command):
+    if "--certificate broker.pem" in command:
+        (shell.folder / "broker.pem").write_text(Authority(shell.folder).issue("broker").both)
+    with shell.started(f"{command} --port 0", r"selectroute: amqps?://\S+ serves JMS clients"):
+        pass
+
+
+@pytest.mark.slow
 def test_messages_are_put_and_got_over_http(shell):
     (block,) = code("docs/tutorials/queue.md", "service")
     with shell.started(f"selectroute serve --registry {REGISTRY}", LISTENS, **ANY_PORT) as found:
@@ -418,7 +429,7 @@ def run_example(shell, example):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("example", [
-    one for one in examples() if not re.search("selectroute (serve|stream)|--follow|http://", one)
+    one for one in examples() if not re.search("selectroute (serve|broker|stream)|--follow|http://", one)
 ])  # fmt: skip
 def test_an_example_of_the_help_runs(example_shell, example):
     run_example(example_shell, example)

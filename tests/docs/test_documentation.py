@@ -29,6 +29,7 @@ from selectroute.index.retention import collect
 from selectroute.selector import Dialect, Message, Selector
 from selectroute.testing.broker import free_ports
 from tests.docs.shell import BASH, Shell, code_of, environment, finished, lines
+from tests.support.running_broker import RunningBroker, run_client
 
 SOURCES = ROOT / "src"
 README = ROOT / "README.md"
@@ -54,6 +55,8 @@ RUN_BY = {
     ("shell", "installs"): "test_what_is_installed_is_there",
     ("console", "installs"): "test_what_is_installed_is_there",
     ("shell", "not run"): "nothing",
+    ("java", "jms"): "test_the_jms_client_shown_gets_its_message",
+    ("xml", "jms"): "test_the_jms_client_shown_gets_its_message",
     ("json", "message"): "test_messages_shown_are_read",
     ("json", "subscription"): "test_the_subscription_shown_is_registered_and_indexed",
     ("toml", ""): "test_the_configuration_shown_is_read",
@@ -78,7 +81,7 @@ OF_ONE_PAGE = {
     ("shell", "hdfs"): ["docs/how-to/object-stores.md"],
     ("shell", "yarn"): ["docs/how-to/clusters.md"],
     ("shell", "cluster"): ["docs/how-to/clusters.md"],
-    ("shell", "service"): ["docs/how-to/registry.md", "docs/tutorials/queue.md"],
+    ("shell", "service"): ["docs/how-to/jms.md", "docs/how-to/registry.md", "docs/tutorials/queue.md"],
     ("shell", "job"): [
         "docs/how-to/replay.md",
         "docs/how-to/run-a-job.md",
@@ -216,6 +219,23 @@ def test_the_first_fan_out_delivers_as_its_page_shows(tmp_path):
     assert " ".join(line.split()) in " ".join(said.split())
     (line,) = (tmp_path / "out" / "accounting.jsonl").read_text().splitlines()
     assert json.loads(line)["deliveries"] == 1
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("qpid-jms")
+def test_the_jms_client_shown_gets_its_message(tmp_path):
+    page = DOCS / "how-to/jms.md"
+    (code,), (dependency,) = (code_of(page, language, "jms") for language in ("java", "xml"))
+    version = dependency.partition("<version>")[2].partition("<")[0]
+    broker = RunningBroker(f"sqlite:///{tmp_path}/broker.db")
+    try:
+        code = code.replace("127.0.0.1:5672", f"127.0.0.1:{broker.port}")
+        imports = "import jakarta.jms.*;\nimport org.apache.qpid.jms.JmsConnectionFactory;\n"
+        main = "public static void main(String[] arguments) throws Exception"
+        done = run_client(tmp_path, "Shown", f"{imports}class Shown {{ {main} {{\n{code}}} }}", version)
+    finally:
+        broker.stop()
+    assert done.stdout == "heavy\n", done.stderr
 
 
 @pytest.mark.slow
