@@ -347,6 +347,8 @@ class MessageBroker:
 
     def settle(self, deliveries: Sequence[MailDelivery], outcome: DeliveryOutcome) -> None:
         """Settle deliveries, in the order in which they were made."""
+        if outcome is DeliveryOutcome.ACCEPTED:  # of those in memory nothing is left
+            deliveries = [delivery for delivery in deliveries if delivery.is_stored]
         if deliveries:
             self._commit([], [(delivery, outcome) for delivery in deliveries], lambda _: None)
 
@@ -376,12 +378,25 @@ class MessageBroker:
                 if self._mailbox(name) is None:
                     self.with_queue(name, lambda _: self._commit(sent, settled, done), done)
                     return
+        if len(sent) == 1 and not settled and not targets[0] and sent[0][1].due <= now_ms:
+            for mailbox in self.consumers_of(sent[0][1]):
+                mailbox.put(sent[0][1])
+                self._fed[mailbox] = None
+            done(None)
+            return
         try:
             plan = _Plan(self, sent, targets, settled)
         except MQError as error:
             done(error)
             return
         plan.run(self._groups, done)
+
+    def consumers_of(self, message: PublishedMessage) -> list[TopicMailbox]:
+        """Return the mailboxes of the consumers of topics, not durable, that get a message."""
+        if not self._subscriptions:
+            return []
+        chosen = (self._subscriptions[id] for id in self._index.match(message.selected))
+        return [it.mailbox for it in chosen if it.origin is None or it.origin != message.origin]
 
     def _durable_queues(self, message: PublishedMessage) -> list[str]:
         return [
@@ -436,7 +451,7 @@ class _Plan:
                 assert mailbox is not None
                 self._put(mailbox, message.put(self._now_ms))
             if address.kind is AddressKind.TOPIC:
-                self._publish(message)
+                self._published += [(mailbox, message) for mailbox in broker.consumers_of(message)]
         for delivery, outcome in settled:
             self._settle(delivery, outcome)
         self._check_room()
@@ -499,12 +514,6 @@ class _Plan:
         else:
             self._in_memory.append((mailbox, message))
 
-    def _publish(self, message: PublishedMessage) -> None:
-        for id in self._broker._index.match(message.selected):
-            subscription = self._broker._subscriptions[id]
-            if subscription.origin is None or subscription.origin != message.origin:
-                self._published.append((subscription.mailbox, message))
-
     def _settle(self, delivery: MailDelivery, outcome: DeliveryOutcome) -> None:
         """Plan what becomes of a message that was delivered."""
         if delivery.is_copy:
@@ -532,8 +541,9 @@ class _Plan:
 
     def _check_room(self) -> None:
         """Raise MQError 2053 if a queue in memory is full; the database checks its own."""
-        for mailbox, count in Counter(mailbox for mailbox, _ in self._in_memory).items():
-            mailbox.check_room(count)
+        if self._in_memory:
+            for mailbox, count in Counter(mailbox for mailbox, _ in self._in_memory).items():
+                mailbox.check_room(count)
 
 
 def _copy(record: StoredMessage) -> ValidatedPut:

@@ -173,7 +173,7 @@ class DurableSubscriptions:
     def match(self, message: Message) -> Iterator[DurableMatch]:
         """Yield the queues of the registry's subscriptions that get a message. Does not block."""
         snapshot = self._publishing.snapshot
-        if snapshot is None:
+        if snapshot is None or not len(snapshot):
             return
         if snapshot is not self._snapshot or len(self._known) > _MOST_KNOWN:
             self._snapshot = snapshot
