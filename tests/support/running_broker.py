@@ -10,6 +10,8 @@ import subprocess
 import threading
 from pathlib import Path
 
+import pytest
+
 from selectroute.broker.accounts import Accounts
 from selectroute.broker.durable import DurableSubscriptions
 from selectroute.broker.server import BrokerServer
@@ -26,6 +28,7 @@ class RunningBroker:
     """A broker that runs; `stop` it."""
 
     def __init__(self, url: str) -> None:
+        self.url = url
         self.registry = Registry.open(url)
         self.queues = SqlQueues(url)
         self.publishing = Publishing(self.registry)
@@ -63,7 +66,7 @@ def run_client(
 ) -> subprocess.CompletedProcess[str]:
     """Compile a class that uses a version of Qpid JMS, and run it; without Java or its jars skip the test."""
     if shutil.which("javac") is None:
-        missing("there is no javac, which compiles a JMS client")
+        pytest.skip("there is no javac, which compiles a JMS client")
     try:
         jars = fetch(
             f"qpid-jms-{version}", [Module("org.apache.qpid", "qpid-jms-client", version)], transitive=True

@@ -84,7 +84,8 @@ CREDIT: Final = 1_000
 """Messages that a producer may send before it gets more credit, which it does at the half."""
 
 MOST_UNSETTLED: Final = 2_000
-"""Messages that a consumer may have without settling them."""
+MOST_UNSETTLED_BYTES: Final = 16 << 20
+"""Messages, and their bytes, that a consumer may have without settling them; one message it always may."""
 
 _SELECTOR: Final = (0x0000_468C_0000_0004, "apache.org:selector-filter:string")
 _NO_LOCAL: Final = (0x0000_468C_0000_0003, "apache.org:no-local-filter:list")
@@ -108,12 +109,13 @@ class AmqpConsumer:
         self.consumer: MailConsumer | None = None
         self.durable: str | None = None
         """Key of the durable subscription that it has claimed."""
+        self._bytes = 0
 
     @property
     def room(self) -> int:
         """Number of messages that can be sent to it now."""
         link = self.link
-        if not link.can_send or self._client.is_blocked:
+        if not link.can_send or self._client.is_blocked or self._bytes > MOST_UNSETTLED_BYTES:
             return 0
         return min(link.credit, MOST_UNSETTLED - len(link.unsettled))
 
@@ -124,11 +126,18 @@ class AmqpConsumer:
 
     def send(self, delivery: MailDelivery) -> None:
         """Send a message."""
-        now_ms = int(time.time() * 1000)
-        self.link.send(payload_of(delivery.message, delivery.count, now_ms), delivery)
+        payload = payload_of(delivery.message, delivery.count, int(time.time() * 1000))
+        self.link.send(payload, delivery)
         if self.link.settles:
             self._client.broker.settle([delivery], DeliveryOutcome.ACCEPTED)
+        else:
+            delivery.size = len(payload)
+            self._bytes += delivery.size
         self._client.wrote()
+
+    def settled(self, deliveries: list[MailDelivery]) -> None:
+        """Take note that the client has settled messages."""
+        self._bytes -= sum(delivery.size for delivery in deliveries)
 
     def drained(self) -> None:
         """Tell it that there is no more message."""
@@ -505,6 +514,7 @@ class AmqpClient:
             link.grant(CREDIT)
 
     def _on_settled(self, event: DeliveriesSettled) -> None:
+        event.link.owner.settled(event.deliveries)
         consumer = event.link.owner.consumer
         state, transaction = event.state, None
         if isinstance(state, TransactionalState):

@@ -137,6 +137,8 @@ class MessageBroker:
         self._shared: dict[tuple[str, str], _TopicSubscription] = {}
         self._of_consumer: dict[MailConsumer, _TopicSubscription] = {}
         self._numbers = itertools.count(1)
+        self.pending_bytes = 0
+        """Bytes of messages that are not durable yet."""
         self._fed: dict[Mailbox, None] = {}
         self._claimed: Counter[str] = Counter()
         self._delayed: DelayedMessages | None = None
@@ -389,7 +391,14 @@ class MessageBroker:
         except MQError as error:
             done(error)
             return
-        plan.run(self._groups, done)
+        size = sum(len(message.body) for _, message in sent)
+        self.pending_bytes += size
+
+        def end(error: SelectRouteError | None) -> None:
+            self.pending_bytes -= size
+            done(error)
+
+        plan.run(self._groups, end)
 
     def consumers_of(self, message: PublishedMessage) -> list[TopicMailbox]:
         """Return the mailboxes of the consumers of topics, not durable, that get a message."""

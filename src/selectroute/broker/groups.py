@@ -7,6 +7,7 @@ the one before is durable, so a lone sender waits for a commit only, and many sh
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, NamedTuple
@@ -22,6 +23,8 @@ MOST_WORKS: Final = 1_000
 
 RETRY_SECONDS: Final = 0.5
 """Time before settlements that the database refused are written again."""
+
+CLOSE_SECONDS: Final = 10.0
 
 Done = Callable[[SelectRouteError | None], None]
 """Called when a work is durable, or with the error for which it was not done."""
@@ -77,10 +80,11 @@ class Groups:
         self._schedule()
 
     async def close(self) -> None:
-        """Write what is left, and stop."""
-        while self._items or self._is_running:
+        """Write what is left, for `CLOSE_SECONDS` at most, and stop."""
+        deadline = time.monotonic() + CLOSE_SECONDS
+        while (self._items or self._is_running) and time.monotonic() < deadline:
             await asyncio.sleep(0.01)
-        self._thread.shutdown()
+        self._thread.shutdown(wait=False)
 
     def _schedule(self) -> None:
         if not self._is_running and not self._is_due:
@@ -112,13 +116,13 @@ class Groups:
         error = future.exception()
         for mailbox, consumer, take in looks:
             consumer.reserved -= take.most
-            mailbox.end_look(consumer, take.records, take.most if error is None else 0)
+            mailbox.end_look(consumer, take.records, take.most)
             self._looked(mailbox)
         if error is None:
             for item in items:
                 item.done(item.work.error)
         elif isinstance(error, StoreError):
-            self._retry_settlements(items, error)
+            self._retry(items, looks, error)
         elif isinstance(error, MQError):
             for item in items:
                 item.done(error)
@@ -130,15 +134,19 @@ class Groups:
         if self._items or self._looking:
             self._schedule()
 
-    def _retry_settlements(self, items: list[_Item], error: StoreError) -> None:
-        """Refuse works that put something; those that only settle are written again later."""
-        again = [item for item in items if not item.work.puts]
+    def _retry(self, items: list[_Item], looks: list[_Look], error: StoreError) -> None:
+        """Refuse works that put something; write those that only settle again later, and look again."""
+        self._items[:0] = [item for item in items if not item.work.puts]
         for item in items:
             if item.work.puts:
                 item.done(error)
+        self._is_running = True  # nothing else is tried before
 
         def retry() -> None:
-            self._items[:0] = again
+            self._is_running = False
+            for mailbox, consumer, _ in looks:
+                consumer.may_find = True
+                self._looked(mailbox)
             self._finished()
             self._schedule()
 

@@ -32,7 +32,8 @@ MOST_TAKEN: Final = 200
 """Messages that are taken of the database for a consumer at once, at most."""
 
 MOST_WAITING: Final = 10_000
-"""Messages that wait for a consumer of a topic; beyond, the oldest are dropped and counted."""
+MOST_WAITING_BYTES: Final = 64 << 20
+"""Messages, and their bytes, that wait for a consumer of a topic; beyond, the oldest are dropped."""
 
 
 class Recipient(Protocol):
@@ -70,6 +71,8 @@ class MailDelivery:
     """True if the message is in the database, owned by this process."""
     is_copy: bool = False
     """True if the message is still on its queue: the consumer browses."""
+    size: int = 0
+    """Bytes that were sent."""
 
 
 class MailConsumer:
@@ -142,12 +145,14 @@ class TopicMailbox:
         self.dropped = 0
         """Messages that were dropped because too many waited."""
         self._waiting: deque[tuple[PublishedMessage, int]] = deque()
+        self._bytes = 0
 
     def put(self, message: PublishedMessage) -> None:
         """Add a message."""
         self._waiting.append((message, 0))
-        if len(self._waiting) > MOST_WAITING:
-            self._waiting.popleft()
+        self._bytes += len(message.body)
+        while len(self._waiting) > MOST_WAITING or self._bytes > MOST_WAITING_BYTES:
+            self._next()
             self.dropped += 1
 
     def feed(self) -> None:
@@ -157,7 +162,7 @@ class TopicMailbox:
             consumer = next((candidate for candidate in consumers if candidate.room > 0), None)
             if consumer is None:
                 return
-            message, count = waiting.popleft()
+            message, count = self._next()
             if not message.expiration or message.expiration > time.time() * 1000:
                 consumer.send(message, count)
                 if len(consumers) > 1:  # the next message is another consumer's
@@ -170,6 +175,12 @@ class TopicMailbox:
         """Take a message back, before those that wait."""
         assert isinstance(delivery.message, PublishedMessage)
         self._waiting.appendleft((delivery.message, delivery.count + counts))
+        self._bytes += len(delivery.message.body)
+
+    def _next(self) -> tuple[PublishedMessage, int]:
+        message, count = self._waiting.popleft()
+        self._bytes -= len(message.body)
+        return message, count
 
 
 class QueueMailbox:

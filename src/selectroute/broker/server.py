@@ -26,6 +26,9 @@ from selectroute.store.errors import StoreError
 MOST_CONNECTIONS: Final = 10_000
 """Connections at once; one more is closed."""
 
+MOST_PENDING_BYTES: Final = 64 << 20
+"""Bytes of messages that are not durable yet, from which on nothing more is read of clients."""
+
 _WRITE_BYTES: Final = 4 << 20
 """Bytes that wait for a client to read, from which on it gets no more messages."""
 
@@ -56,6 +59,8 @@ class BrokerServer:
         self.clients: dict[str, AmqpClient] = {}
         """Clients by their container, of those of which only one may be connected."""
         self.protocols: set[ClientProtocol] = set()
+        self.paused: set[ClientProtocol] = set()
+        """Clients that are not read of."""
         self.unwritten: dict[ClientProtocol, None] = {}
         """Clients with bytes to send."""
         self._is_scheduled = False
@@ -97,6 +102,8 @@ class BrokerServer:
         while self.unwritten:
             protocol, _ = self.unwritten.popitem()
             protocol.write()
+        while self.paused and self.broker.pending_bytes <= MOST_PENDING_BYTES:
+            self.paused.pop().resume_reading()
 
     async def _tick(self) -> None:
         while True:
@@ -145,10 +152,19 @@ class ClientProtocol(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Take bytes of the client."""
         self._handle(self._connection.receive(data))
+        if self._server.broker.pending_bytes > MOST_PENDING_BYTES and not self._transport.is_closing():
+            self._transport.pause_reading()
+            self._server.paused.add(self)
+
+    def resume_reading(self) -> None:
+        """Read again: what was pending is durable."""
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def connection_lost(self, _: Exception | None) -> None:
         """Take the end of the connection."""
         self._server.protocols.discard(self)
+        self._server.paused.discard(self)
         self._server.unwritten.pop(self, None)
         self._handle(self._connection.lost())
 

@@ -416,3 +416,37 @@ def test_a_token_says_what_its_client_may(broker):
         ):
             attach()
             assert client.refusal().condition == "amqp:unauthorized-access"
+
+
+# ---- bounds
+
+
+def test_a_consumer_that_settles_nothing_gets_a_bounded_number_of_bytes(broker):
+    with broker.client("a") as producer, broker.client("b") as consumer:
+        consumer.consumer("q", credit=1_000)
+        link = producer.producer("q")
+        for _ in range(30):
+            assert producer.send(link, "x" * 1_000_000) == Accepted()
+        count = consumer.waiting(1.0)
+        assert 16 <= count <= 18
+        assert len(set(consumer.texts(30))) == 1
+
+
+def test_a_topic_s_consumer_that_reads_nothing_loses_the_oldest(broker):
+    with broker.client() as client:
+        handle = client.consumer("t", "topic", credit=0)
+        link = client.producer("t", "topic")
+        for number in range(70):
+            client.send(link, f"{number} " + "x" * 1_000_000)
+        client.credit(handle, 1_000)
+        first = client.texts(1)[0]
+        assert int(first.partition(" ")[0]) in (3, 4, 5, 6)
+
+
+def test_what_is_not_durable_yet_holds_back_its_senders(broker):
+    with broker.client() as client:
+        link = client.producer("q")
+        ids = [client.send_later(link, "x" * 1_000_000, durable=True) for _ in range(100)]
+        assert [client.outcome_of(id) for id in ids] == [Accepted()] * 100
+        assert broker.server.broker.pending_bytes == 0
+        assert broker.server.paused == set()
