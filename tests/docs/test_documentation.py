@@ -227,7 +227,7 @@ def test_the_jms_client_shown_gets_its_message(tmp_path):
     page = DOCS / "how-to/jms.md"
     (code,), (dependency,) = (code_of(page, language, "jms") for language in ("java", "xml"))
     version = dependency.partition("<version>")[2].partition("<")[0]
-    broker = RunningBroker(f"sqlite:///{tmp_path}/broker.db")
+    broker = RunningBroker(f"sqlite:///{tmp_path}/broker.db", tmp_path / "snapshots")
     try:
         code = code.replace("127.0.0.1:5672", f"127.0.0.1:{broker.port}")
         imports = "import jakarta.jms.*;\nimport org.apache.qpid.jms.JmsConnectionFactory;\n"

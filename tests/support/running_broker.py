@@ -19,6 +19,7 @@ from selectroute.queues.sql.queue import SqlQueues
 from selectroute.registry.registry import Registry
 from selectroute.service.subscriptions.publishing import Publishing
 from selectroute.spark.session import JavaError
+from selectroute.storage import Location
 from selectroute.testing.jars import JarError, Module, fetch
 from tests.support.amqp import SocketClient
 from tests.support.components import missing
@@ -27,11 +28,11 @@ from tests.support.components import missing
 class RunningBroker:
     """A broker that runs; `stop` it."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, snapshots: Path) -> None:
         self.url = url
         self.registry = Registry.open(url)
         self.queues = SqlQueues(url)
-        self.publishing = Publishing(self.registry)
+        self.publishing = Publishing(self.registry, Location.of(snapshots))
         self.publishing.start()
         durable = DurableSubscriptions(self.registry, self.queues, self.publishing)
         self.server = BrokerServer(self.queues, durable, Accounts(self.registry.tokens, is_open=True))

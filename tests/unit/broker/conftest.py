@@ -6,21 +6,22 @@ import pytest
 
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
 
+from tests.support.components import DATABASES, database_url
 from tests.support.running_broker import RunningBroker
 
 
-@pytest.fixture
-def url(tmp_path):
-    return f"sqlite:///{tmp_path}/broker.db"
+@pytest.fixture(params=DATABASES)
+def url(request):
+    return database_url(request, "broker")
 
 
 @pytest.fixture
-def start(url):
+def start(url, tmp_path):
     """A function that starts a broker on the database of the test."""
     running: list[RunningBroker] = []
 
     def starting() -> RunningBroker:
-        running.append(RunningBroker(url))
+        running.append(RunningBroker(url, tmp_path / "snapshots"))
         return running[-1]
 
     yield starting

@@ -19,8 +19,10 @@ from selectroute.amqp.performatives import (
 from selectroute.amqp.sections import read_value
 from selectroute.broker.broker import MOST_DELIVERIES
 from selectroute.queues.settings import QueueSettings
+from tests.support.components import after_first
 
-DURABLE = pytest.mark.parametrize("durable", [False, True], ids=["not persistent", "persistent"])
+DURABLE = pytest.mark.parametrize("durable", after_first(pytest.mark.slow, True, False))
+"""Whether messages are persistent."""
 
 
 # ---- topics

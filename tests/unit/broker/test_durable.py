@@ -8,6 +8,7 @@ import selectroute as sr
 from selectroute.amqp.performatives import Accepted, Attach, Detach
 from selectroute.index.specification import Destination
 from tests.support.amqp import SocketClient
+from tests.support.components import after_first
 
 
 def subscribe(client: SocketClient, topic: str, *more: str, name: str = "audit", **options) -> int:
@@ -42,7 +43,7 @@ def producer(broker):
         yield client
 
 
-@pytest.mark.parametrize("durable", [False, True], ids=["not persistent", "persistent"])
+@pytest.mark.parametrize("durable", after_first(pytest.mark.slow, True, False))
 def test_a_subscription_gets_what_was_published_while_its_client_was_away(broker, producer, durable):
     with broker.client("ada") as client:
         handle = subscribe(client, "cars.+", selector="weight > 5")
