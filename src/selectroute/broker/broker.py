@@ -48,6 +48,7 @@ from selectroute.queues.sql.store import SqlStore
 from selectroute.queues.sql.transaction import QueuePut, QueueWork
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.selector import Selector
+from selectroute.store.errors import StoreError
 
 DEAD_LETTERS: Final = "DLQ"
 """Name of the queue of messages that consumers reject, or fail to process too often."""
@@ -57,6 +58,9 @@ MOST_DELIVERIES: Final = 10
 
 MOST_IN_TRANSACTION: Final = 100_000
 """Messages that a transaction may send and settle."""
+
+WATCH_SECONDS: Final = 0.05
+"""Time between two looks for what other processes put to queues; more if a look takes long."""
 
 _TEMPORARY: Final = "temporary-"
 _QUEUE_SETTINGS: Final = QueueSettings(dialect="jms")
@@ -152,6 +156,29 @@ class MessageBroker:
         await loop.run_in_executor(None, self.durable.load)
         await loop.run_in_executor(None, self._delayed.load)
         self._delayed.schedule()
+
+    async def watch(self) -> None:
+        """Find what other processes put to queues on which consumers wait, until this is cancelled."""
+        loop = asyncio.get_running_loop()
+        seconds = 0.0
+        while True:
+            await asyncio.sleep(max(WATCH_SECONDS, 20 * seconds))
+            waited_on = {
+                box.store.defined.id: box
+                for box in self._mailboxes.values()
+                if box.store and box.is_waited_on
+            }
+            if not waited_on:
+                continue
+            begin = loop.time()
+            with suppress(StoreError):  # who uses the database otherwise meets the error
+                database = next(iter(waited_on.values())).store.database  # type: ignore[union-attr]
+                changes = await loop.run_in_executor(None, database.changes, [*waited_on])
+                for id, counts in changes.items():
+                    if waited_on[id].end_watch(counts):
+                        self._feed_later(waited_on[id])
+                self._pump_and_flush()
+            seconds = loop.time() - begin
 
     async def close(self) -> None:
         """Complete what has begun."""

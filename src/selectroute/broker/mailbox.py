@@ -211,6 +211,7 @@ class QueueMailbox:
         self._look = look
         self._release = release
         self._pending = 0
+        self._seen: tuple[int, int] | None = None
         self._clock = clock
         self._waiters = Waiters(LookupStatistics())
         self._of_waiter: dict[Waiter, MailConsumer] = {}
@@ -249,6 +250,19 @@ class QueueMailbox:
             consumer.reserved -= 1
             if record is not None:
                 self._send(consumer, record)
+
+    @property
+    def is_waited_on(self) -> bool:
+        """True if a consumer waits for a message, which another process may put to the database."""
+        return self.store is not None and self._waiters.count > 0
+
+    def end_watch(self, changes: tuple[int, int]) -> bool:
+        """Have consumers look again if the queue has changed in the database; return whether it has."""
+        has_changed, self._seen = changes != self._seen, changes
+        if has_changed:
+            for consumer in self.consumers:
+                consumer.may_find = True
+        return has_changed
 
     def begin_return(self) -> None:
         """Take note that a message is going back to its place in the database."""

@@ -80,13 +80,14 @@ class BrokerServer:
                 loop.add_signal_handler(number, stopped.set)
         await self.broker.start()
         server = await loop.create_server(partial(ClientProtocol, self), sock=listening, ssl=tls)
-        ticking = asyncio.create_task(self._tick())
+        tasks = [asyncio.create_task(self._tick()), asyncio.create_task(self.broker.watch())]
         started()
         try:
             await stopped.wait()
         finally:
             server.close()
-            ticking.cancel()
+            for task in tasks:
+                task.cancel()
             self._close_all(AmqpError(CONNECTION_FORCED, "the broker stops"))
             await self.broker.close()
 

@@ -19,6 +19,7 @@ from selectroute.amqp.performatives import (
 from selectroute.amqp.sections import read_value
 from selectroute.broker.broker import MOST_DELIVERIES
 from selectroute.queues.settings import QueueSettings
+from selectroute.queues.sql.queue import SqlQueues
 from tests.support.components import after_first
 
 DURABLE = pytest.mark.parametrize("durable", after_first(pytest.mark.slow, True, False))
@@ -277,6 +278,21 @@ def test_messages_of_other_users_of_the_queue_go_both_ways(broker):
         assert (first.properties.subject, first.properties.correlation_id) == ("note", "c")
         assert first.application_properties["color"] == "blue"
         assert second.rest.endswith(b"\xff\x00")
+
+
+def test_a_waiting_consumer_gets_what_another_process_puts(broker):
+    with broker.client() as client, SqlQueues(broker.url) as others:
+        client.consumer("Q", selector="color = 'red'")
+        assert client.has_none(0.2)
+        queue = others.open("Q")
+        queue.put(b"blue", properties={"color": "blue"})
+        queue.put(b"red", properties={"color": "red"})
+        assert client.texts(1) == ["red"]
+        unit = queue.unit()
+        queue.put(b"later", properties={"color": "red"}, syncpoint=unit)
+        assert client.has_none(0.2)
+        unit.commit()
+        assert client.texts(1) == ["later"]
 
 
 def test_a_full_queue_refuses(broker):

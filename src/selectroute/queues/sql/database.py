@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields
 from typing import Final, NamedTuple
 
@@ -30,6 +30,10 @@ _NAME: Final = re.compile(QUEUE_NAME)
 _SETTINGS: Final = tuple(field.name for field in fields(QueueSettings))
 
 
+_CHANGES: Final = select(queue.c.id, queue.c.arrivals, queue.c.releases).where(
+    queue.c.id.in_(bindparam("ids", expanding=True))
+)
+_MOST_IDS: Final = 10_000
 _ORPHAN_SECONDS: Final = 5.0
 _SOME_BODIES: Final = (
     select(shared_body.c.id)
@@ -91,6 +95,15 @@ class QueueDatabase:
             raise _unknown(name)
         settings = QueueSettings(*(row._mapping[column] for column in _SETTINGS))
         return Defined(row.id, row.name, bytes(row.token_prefix), settings)
+
+    def changes(self, queues: Sequence[int]) -> dict[int, tuple[int, int]]:
+        """Return the numbers of arrivals and of releases of some queues, by their ids."""
+        changes: dict[int, tuple[int, int]] = {}
+        with self.store.reading() as connection:
+            for begin in range(0, len(queues), _MOST_IDS):
+                rows = connection.execute(_CHANGES, {"ids": queues[begin : begin + _MOST_IDS]})
+                changes |= {row.id: (row.arrivals, row.releases) for row in rows}
+        return changes
 
     def add(self, name: str, settings: QueueSettings) -> None:
         """Create a queue. Raises MQError 2100 for a name that is taken, 2152 for an invalid one."""
