@@ -343,7 +343,7 @@ class SocketClient:
             self.wait_for(Close, seconds)
         return len(self.received)
 
-    def has_none(self, seconds: float = 0.3) -> bool:
+    def has_none(self, seconds: float = 0.15) -> bool:
         """Return whether no message comes within a time."""
         return self.receive(seconds) is None
 

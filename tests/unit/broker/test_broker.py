@@ -65,7 +65,7 @@ def test_consumers_that_share_a_subscription_divide_its_messages(broker):
         link = one.producer("t", "topic")
         for number in range(10):
             one.send(link, str(number))
-        got = [client.texts(client.waiting(0.5)) for client in (one, other)]
+        got = [client.texts(client.waiting(0.3)) for client in (one, other)]
         assert sorted(got[0] + got[1]) == [str(number) for number in range(10)]
         assert all(got), "both get some"
         other.consumer("u", "topic", "shared", "global", name="team|global")

@@ -123,7 +123,7 @@ def test_consumers_of_several_clients_share_a_subscription(broker, producer):
             subscribe(client, "cars.eu", "shared", "global", name="team|global")
         for number in range(10):
             producer.publish(str(number))
-        got = [client.texts(client.waiting(0.5)) for client in (one, other)]
+        got = [client.texts(client.waiting(0.3)) for client in (one, other)]
         assert sorted(got[0] + got[1]) == [str(number) for number in range(10)]
         assert all(got), "both get some"
         one.close()
