@@ -10,7 +10,7 @@ from typing import Any, Final
 from selectroute.amqp.performatives import write
 
 FRAME: Final = struct.Struct(">IBBH")
-"""MessageHeader of a frame: its size, the size of this header in words, its type, its channel."""
+"""Header of a frame: its size, the size of this header in words, its type, its channel."""
 
 AMQP_FRAME, SASL_FRAME = 0, 1
 MIN_FRAME: Final = 512
@@ -19,7 +19,7 @@ MIN_FRAME: Final = 512
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """ConnectionLimits of a connection: what it takes from its client.
+    """Limits of a connection: what it takes from its client.
 
     Attributes:
         frame: bytes of a frame.

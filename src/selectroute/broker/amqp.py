@@ -44,7 +44,7 @@ from selectroute.amqp.performatives import (
     TransactionalState,
     names_in,
 )
-from selectroute.amqp.sasl import FAILED, Credentials
+from selectroute.amqp.sasl import FAILED
 from selectroute.amqp.sections import read_message
 from selectroute.amqp.session import (
     AttachReceived,
@@ -60,7 +60,7 @@ from selectroute.amqp.session import (
     TransferReceived,
 )
 from selectroute.amqp.types import Described, Symbol
-from selectroute.broker.accounts import ClientAccount
+from selectroute.broker.accounts import Accounts, ClientAccount
 from selectroute.broker.addresses import Address, AddressError, AddressKind, topic_of
 from selectroute.broker.broker import BrokerRefusalError, BrokerTransaction, DeliveryOutcome, MessageBroker
 from selectroute.broker.durable import DurableTerms, queue_of_durable
@@ -167,8 +167,7 @@ class AmqpClient:
     Args:
         broker: the broker.
         connection: the state of its protocol.
-        authenticate: called with credentials and a function that takes the account, None for wrong ones, or
-            the error for which they could not be checked.
+        accounts: who may connect.
         clients: the clients by their container, if only one may have it.
         wrote: called when there are bytes to send.
     """
@@ -177,7 +176,7 @@ class AmqpClient:
         self,
         broker: MessageBroker,
         connection: Connection,
-        authenticate: Callable[[Credentials, Callable[[ClientAccount | StoreError | None], None]], None],
+        accounts: Accounts,
         clients: dict[str, AmqpClient],
         wrote: Callable[[], None],
     ) -> None:
@@ -186,7 +185,7 @@ class AmqpClient:
         self.wrote = wrote
         self.is_blocked = False
         """True while the transport takes no more bytes."""
-        self._authenticate = authenticate
+        self._accounts = accounts
         self._clients = clients
         self._container: str | None = None
         self._scope = ""
@@ -211,18 +210,18 @@ class AmqpClient:
     # ---- the connection
 
     def _on_credentials(self, event: CredentialsReceived) -> None:
-        self._authenticate(event.credentials, self._authenticated)
+        """Check credentials in another thread: that reads the registry."""
 
-    def _authenticated(self, account: ClientAccount | StoreError | None) -> None:
-        if isinstance(account, ClientAccount):
+        def answer(account: ClientAccount | None) -> None:
             self._account = account
-            events = self.connection.authenticate(is_accepted=True)
-        elif account is None:
-            events = self.connection.authenticate(is_accepted=False)
-        else:
-            events = self.connection.authenticate(is_accepted=False, code=FAILED)
-        self.handle(events)
-        self.wrote()
+            self.handle(self.connection.authenticate(is_accepted=account is not None))
+            self.wrote()
+
+        def fail(_: SelectRouteError) -> None:
+            self.handle(self.connection.authenticate(is_accepted=False, code=FAILED))
+            self.wrote()
+
+        self._call(partial(self._accounts.authenticate, event.credentials.password), answer, fail)
 
     def _on_open(self, event: OpenReceived) -> None:
         opened: Open = event.open
@@ -456,7 +455,7 @@ class AmqpClient:
                 self._remove_durable(link, link.owner.key)
         elif isinstance(link.owner, AmqpProducer):
             if link.owner.temporary is not None:
-                self.broker.delete_temporary(link.owner.temporary)
+                self.broker.forget_queue(link.owner.temporary)
         else:
             ended = [id for id, (coordinator, _) in self._transactions.items() if coordinator is link]
             for id in ended:

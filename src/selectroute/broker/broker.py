@@ -25,7 +25,7 @@ from typing import Final
 from selectroute.broker.addresses import Address, AddressKind, queue_of, topic_of
 from selectroute.broker.browser import QueueBrowser
 from selectroute.broker.delayed import DELAYED, DelayedMessages
-from selectroute.broker.durable import DurableSubscriptions
+from selectroute.broker.durable import QUEUE_SETTINGS, DurableSubscriptions
 from selectroute.broker.groups import Done, Groups
 from selectroute.broker.mailbox import (
     Mailbox,
@@ -63,8 +63,6 @@ WATCH_SECONDS: Final = 0.05
 """Time between two looks for what other processes put to queues; more if a look takes long."""
 
 _TEMPORARY: Final = "temporary-"
-_QUEUE_SETTINGS: Final = QueueSettings(dialect="jms")
-"""Settings of a queue that a client's use creates."""
 
 
 class BrokerRefusalError(SelectRouteError):
@@ -207,11 +205,24 @@ class MessageBroker:
             future = asyncio.get_running_loop().run_in_executor(None, self._open_store, queue)
             future.add_done_callback(partial(self._opened, queue))
 
+    def _with_queues(self, names: Sequence[str], then: Callable[[], None], refused: Done) -> None:
+        """Call `then` when queues are open; they are opened one after the other."""
+        closed = iter(names)
+
+        def open_next() -> None:
+            name = next((name for name in closed if self._mailbox(name) is None), None)
+            if name is None:
+                then()
+            else:
+                self.with_queue(name, lambda _: open_next(), refused)
+
+        open_next()
+
     def new_temporary(self, kind: AddressKind) -> str:
         """Return the name of a new temporary destination; a queue is in memory alone."""
         name = f"{_TEMPORARY}{kind.value}-{uuid.uuid4().hex}"
         if kind is AddressKind.QUEUE:
-            self._mailboxes[name] = self._new_mailbox(name, _QUEUE_SETTINGS, None)
+            self._mailboxes[name] = self._new_mailbox(name, QUEUE_SETTINGS, None)
         return name
 
     def claim(self, key: str, *, shared: bool) -> None:
@@ -231,18 +242,14 @@ class MessageBroker:
         return key in self._claimed
 
     def forget_queue(self, name: str) -> None:
-        """Forget the mailbox of a queue that is being deleted."""
-        self._mailboxes.pop(name, None)
-
-    def delete_temporary(self, name: str) -> None:
-        """Delete a temporary destination, with its messages."""
+        """Forget the mailbox of a queue that is being deleted: of a temporary one, its messages."""
         self._mailboxes.pop(name, None)
 
     def _open_store(self, queue: str) -> SqlStore:
         with suppress(MQError):
             return self._queues.open(queue).store
         with suppress(MQError):  # another process was faster
-            self._queues.create(queue, _QUEUE_SETTINGS)
+            self._queues.create(queue, QUEUE_SETTINGS)
         return self._queues.open(queue).store
 
     def _opened(self, queue: str, future: asyncio.Future[SqlStore]) -> None:
@@ -354,9 +361,9 @@ class MessageBroker:
             if subscription.shared is not None:
                 del self._shared[subscription.shared]
         if isinstance(mailbox, QueueMailbox):
-            mailbox.leave(consumer)
+            mailbox.stop_waiting(consumer)
         self.settle(unsettled, outcome)
-        self._fed[mailbox] = None
+        self._feed_later(mailbox)
 
     def room_changed(self, consumer: MailConsumer) -> None:
         """Note that a consumer has room, or wants to be drained; `pump` gives it messages."""
@@ -398,19 +405,20 @@ class MessageBroker:
         """Open the queues of what is sent, then do all of it."""
         now_ms = self._clock() * 1000
         targets: list[list[str]] = []
+        closed: dict[str, None] = {}
         for address, message in sent:
             names = []
             if message.due <= now_ms:
                 names = [address.name] if address.kind is AddressKind.QUEUE else self._durable_queues(message)
             targets.append(names)
-            for name in names:
-                if self._mailbox(name) is None:
-                    self.with_queue(name, lambda _: self._commit(sent, settled, done), done)
-                    return
+            closed |= {name: None for name in names if self._mailbox(name) is None}
+        if closed:
+            self._with_queues([*closed], partial(self._commit, sent, settled, done), done)
+            return
         if len(sent) == 1 and not settled and not targets[0] and sent[0][1].due <= now_ms:
             for mailbox in self.consumers_of(sent[0][1]):
                 mailbox.put(sent[0][1])
-                self._fed[mailbox] = None
+                self._feed_later(mailbox)
             done(None)
             return
         try:

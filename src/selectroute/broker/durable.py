@@ -32,6 +32,9 @@ PUBLISHED_SECONDS: Final = 60.0
 """Longest time that a new subscription waits until this process knows it: the first snapshot of a million
 subscriptions takes some."""
 
+QUEUE_SETTINGS: Final = QueueSettings(dialect="jms")
+"""Settings of a queue that a client's use creates."""
+
 _LOOK_SECONDS: Final = 0.2
 _CLIENT: Final = "jms-client"
 _NAME: Final = "jms-subscription"
@@ -201,7 +204,7 @@ class DurableSubscriptions:
             return None
 
     def _make_queue(self, name: str) -> None:
-        self._queues.create(name, QueueSettings(dialect="jms"))
+        self._queues.create(name, QUEUE_SETTINGS)
 
     def _follow(self, revision: int) -> None:
         """Wait until messages are matched with a revision. Raises RegistryError if it is not published."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from selectroute.broker.message import PublishedMessage
-from selectroute.queues.errors import MQRC_Q_FULL, failed
+from selectroute.queues.errors import queue_full
 from selectroute.queues.lookup import Lookup, LookupStatistics
 from selectroute.queues.memory import MemoryStore
 from selectroute.queues.message.put_validation import ValidatedPut
@@ -26,7 +26,6 @@ from selectroute.queues.message.record import StoredMessage, arrived
 from selectroute.queues.settings import QueueSettings
 from selectroute.queues.sql.store import SqlStore
 from selectroute.queues.waiting import Waiter, Waiters
-from selectroute.selector.sentences import counted
 
 MOST_TAKEN: Final = 200
 """Messages that are taken of the database for a consumer at once, at most."""
@@ -80,7 +79,6 @@ class MailConsumer:
 
     Attributes:
         lookup: conditions on messages of a queue.
-        origin: that of messages which are not for it; None to get all.
     """
 
     __slots__ = (
@@ -89,17 +87,15 @@ class MailConsumer:
         "lookup",
         "mailbox",
         "may_find",
-        "origin",
         "recipient",
         "reserved",
         "waiter",
     )
 
-    def __init__(self, mailbox: Mailbox, recipient: Recipient, lookup: Lookup, origin: object = None) -> None:
+    def __init__(self, mailbox: Mailbox, recipient: Recipient, lookup: Lookup) -> None:
         self.mailbox = mailbox
         self.recipient = recipient
         self.lookup = lookup
-        self.origin = origin
         self.reserved = 0
         """Messages that are on their way to it through the database."""
         self.may_find = True
@@ -225,9 +221,7 @@ class QueueMailbox:
         """Raise MQError 2053 if the memory has no room for so many messages."""
         limit = self.memory.settings.max_depth
         if limit is not None and self.memory.depth + count > limit:
-            raise failed(
-                MQRC_Q_FULL, f"the queue {self.name!r} holds {counted(limit, 'message')}, its maximum depth"
-            )
+            raise queue_full(limit, self.name)
 
     def begin_put(self, put: ValidatedPut) -> MailConsumer | None:
         """Return the waiting consumer that gets a message on its way to the database; it keeps room for it.
@@ -260,8 +254,7 @@ class QueueMailbox:
         """Have consumers look again if the queue has changed in the database; return whether it has."""
         has_changed, self._seen = changes != self._seen, changes
         if has_changed:
-            for consumer in self.consumers:
-                consumer.may_find = True
+            self._look_again()
         return has_changed
 
     def begin_return(self) -> None:
@@ -271,6 +264,9 @@ class QueueMailbox:
     def end_return(self) -> None:
         """Have consumers look for a message that is there now."""
         self._pending -= 1
+        self._look_again()
+
+    def _look_again(self) -> None:
         for consumer in self.consumers:
             consumer.may_find = True
 
@@ -308,7 +304,7 @@ class QueueMailbox:
             if consumer.room > 0 and consumer.may_find and self.store is not None:
                 if not consumer.is_looking:
                     consumer.is_looking = True
-                    self._stop_waiting(consumer)
+                    self.stop_waiting(consumer)
                     self._look(self, consumer)
                 continue
             if consumer.room > 0:
@@ -316,7 +312,7 @@ class QueueMailbox:
             if consumer.room > 0:
                 self._wait(consumer)
             else:
-                self._stop_waiting(consumer)
+                self.stop_waiting(consumer)
 
     def end_look(self, consumer: MailConsumer, records: list[StoredMessage], most: int) -> None:
         """Give a consumer what a look into the database has found."""
@@ -331,10 +327,6 @@ class QueueMailbox:
         assert isinstance(delivery.message, StoredMessage)
         self.memory.put_back(delivery.message, counts=counts)
 
-    def leave(self, consumer: MailConsumer) -> None:
-        """Remove a consumer that has ended."""
-        self._stop_waiting(consumer)
-
     def _turn(self, consumer: MailConsumer) -> None:
         """Let the next message be another consumer's."""
         if len(self.consumers) > 1 and consumer in self.consumers:
@@ -347,7 +339,8 @@ class QueueMailbox:
             self._waiters.add(consumer.waiter)
             self._of_waiter[consumer.waiter] = consumer
 
-    def _stop_waiting(self, consumer: MailConsumer) -> None:
+    def stop_waiting(self, consumer: MailConsumer) -> None:
+        """Reserve no message for a consumer, until it waits again."""
         if consumer.waiter is not None:
             self._waiters.remove(consumer.waiter)
             del self._of_waiter[consumer.waiter]

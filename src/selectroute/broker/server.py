@@ -8,20 +8,19 @@ import socket
 import ssl
 from collections.abc import Callable
 from functools import partial
-from importlib.metadata import version
 from typing import Any, Final
 
+from selectroute import __version__
 from selectroute.amqp.connection import TICK_SECONDS, Connection, Event
 from selectroute.amqp.errors import CONNECTION_FORCED, AmqpError
 from selectroute.amqp.output import ConnectionLimits
-from selectroute.amqp.sasl import ANONYMOUS, PLAIN, Credentials
-from selectroute.broker.accounts import Accounts, ClientAccount
+from selectroute.amqp.sasl import ANONYMOUS, PLAIN
+from selectroute.broker.accounts import Accounts
 from selectroute.broker.amqp import CAPABILITIES, AmqpClient
 from selectroute.broker.broker import MessageBroker
 from selectroute.broker.durable import DurableSubscriptions
 from selectroute.queues.errors import MQError
 from selectroute.queues.sql.queue import SqlQueues
-from selectroute.store.errors import StoreError
 
 MOST_CONNECTIONS: Final = 10_000
 """Connections at once; one more is closed."""
@@ -132,11 +131,11 @@ class ClientProtocol(asyncio.Protocol):
             "selectroute",
             mechanisms,
             capabilities=CAPABILITIES,
-            properties={"product": "selectroute", "version": version("selectroute")},
+            properties={"product": "selectroute", "version": __version__},
             limits=server.limits,
         )
         self._client = AmqpClient(
-            server.broker, self._connection, self._authenticate, server.clients, self._wrote
+            server.broker, self._connection, server.accounts, server.clients, self._wrote
         )
 
     # ---- asyncio's calls
@@ -207,18 +206,3 @@ class ClientProtocol(asyncio.Protocol):
     def _wrote(self) -> None:
         self._server.unwritten[self] = None
         self._server.schedule_writes()
-
-    def _authenticate(
-        self, credentials: Credentials, then: Callable[[ClientAccount | StoreError | None], None]
-    ) -> None:
-        """Check credentials in another thread: that reads the registry."""
-        loop = asyncio.get_running_loop()
-        future = loop.run_in_executor(None, self._server.accounts.authenticate, credentials.password)
-
-        def done(result: asyncio.Future[ClientAccount | None]) -> None:
-            error = result.exception()
-            if error is not None and not isinstance(error, StoreError):
-                raise error
-            then(error if isinstance(error, StoreError) else result.result())
-
-        future.add_done_callback(done)

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from selectroute.selector.errors import SelectRouteError
+from selectroute.selector.sentences import counted
 
 MQCC_FAILED: Final = 2
 
@@ -107,3 +108,9 @@ class ScanLimitError(SelectRouteError):
 def failed(reason: int, detail: str | None = None) -> MQError:
     """Return the error of a call that failed for a reason."""
     return MQError(MQCC_FAILED, reason, detail)
+
+
+def queue_full(limit: int, name: str | None = None) -> MQError:
+    """Return the error of a put on a queue that holds as many messages as it may."""
+    queue = "the queue" if name is None else f"the queue {name!r}"
+    return failed(MQRC_Q_FULL, f"{queue} holds {counted(limit, 'message')}, its maximum depth")

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from sortedcontainers import SortedList
 
 from selectroute.clauses.predicate import Clause
-from selectroute.queues.errors import MQRC_HOBJ_ERROR, MQRC_NO_MSG_AVAILABLE, MQRC_Q_FULL, MQError, failed
+from selectroute.queues.errors import MQRC_HOBJ_ERROR, MQRC_NO_MSG_AVAILABLE, MQError, failed, queue_full
 from selectroute.queues.lookup import (
     ID_FIELDS,
     MAX_INDEXES,
@@ -49,7 +49,6 @@ from selectroute.queues.settings import QueueSettings
 from selectroute.queues.unit import UnitOfWork, move
 from selectroute.queues.waiting import Waiter, Waiters
 from selectroute.selector.fields import NO_ID
-from selectroute.selector.sentences import counted
 
 # ---- Queue keys by a value that several messages may share
 
@@ -383,7 +382,7 @@ class MemoryStore:
             self._begin(unit)
             limit = self.settings.max_depth
             if limit is not None and len(self._messages) + self._in_units >= limit:
-                raise failed(MQRC_Q_FULL, f"the queue holds {counted(limit, 'message')}, its maximum depth")
+                raise queue_full(limit)
             self._arrivals += 1
             record = arrived(message, self._arrivals, self._by_priority, self._id_prefix, now_ms)
             if unit is not None:

@@ -69,6 +69,26 @@ def test_a_subscription_is_a_row_of_the_registry(broker, producer):
         assert explained["matched"]
 
 
+def test_a_message_is_matched_once_more_after_its_queues_were_opened_however_many(start, monkeypatch):
+    names = [f"audit-{number}" for number in range(6)]
+    first = start()
+    with first.client("ada") as client:
+        for name in names:
+            leave(client, subscribe(client, "t", name=name))
+    first.stop()
+    second, matched = start(), []
+    durable = second.server.broker.durable
+    match = durable.match
+    monkeypatch.setattr(durable, "match", lambda message: matched.append(message) or match(message))
+    with second.client("producer") as client:
+        assert client.send(client.producer("t", "topic"), "sent", durable=True) == Accepted()
+    assert len(matched) == 2
+    with second.client("ada") as client:
+        for name in names:
+            subscribe(client, "t", name=name)
+        assert client.texts(len(names)) == ["sent"] * len(names)
+
+
 def test_a_subscription_survives_a_restart_of_the_broker(start):
     first = start()
     with first.client("ada") as client:

@@ -15,10 +15,10 @@ from selectroute.queues.errors import (
     MQRC_HOBJ_ERROR,
     MQRC_MSG_TOKEN_ERROR,
     MQRC_NO_MSG_AVAILABLE,
-    MQRC_Q_FULL,
     MQRC_UNKNOWN_OBJECT_NAME,
     MQError,
     failed,
+    queue_full,
 )
 from selectroute.queues.lookup import Lookup, LookupStatistics
 from selectroute.queues.message.message import Descriptor, QueuedMessage
@@ -56,7 +56,6 @@ from selectroute.queues.sql.units import UnitEndings, UnitState
 from selectroute.queues.sql.watch import QueueWatch, WaitingCall
 from selectroute.queues.unit import UnitOfWork, move
 from selectroute.queues.waiting import Waiter
-from selectroute.selector.sentences import counted
 
 Unit = UnitOfWork[UnitState]
 
@@ -279,7 +278,7 @@ class SqlStore:
             raise failed(MQRC_UNKNOWN_OBJECT_NAME, "the queue was deleted")
         limit = self.settings.max_depth
         if limit is not None and connection.execute(HELD, now).scalar_one() >= limit:
-            raise failed(MQRC_Q_FULL, f"the queue holds {counted(limit, 'message')}, its maximum depth")
+            raise queue_full(limit)
         arrival, indexes = counter
         record = self.record_of_put(message, arrival)
         connection.execute(PUT, row_of(record, self.defined.id, marks))

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, delete, insert, update
 
-from selectroute.queues.errors import MQRC_Q_FULL, MQRC_UNKNOWN_OBJECT_NAME, MQError, failed
+from selectroute.queues.errors import MQRC_UNKNOWN_OBJECT_NAME, MQError, failed, queue_full
 from selectroute.queues.lookup import Lookup
 from selectroute.queues.message.put_validation import ValidatedPut
 from selectroute.queues.message.record import StoredMessage
@@ -34,7 +34,6 @@ from selectroute.queues.sql.statements import (
 )
 from selectroute.queues.sql.store import SqlStore
 from selectroute.queues.sql.tables import message, record_of, row_of, shared_body
-from selectroute.selector.sentences import counted
 
 OWNED: Final = 0
 """Number of the unit of the messages that a process owns; those of units of work begin at 1."""
@@ -153,14 +152,12 @@ class _Transaction:
         """Return why a work cannot be done; otherwise reserve the room that it needs."""
         needed = Counter(put.store.defined.id for put in work.puts)
         for queue, count in needed.items():
-            if queue not in self._indexes or self._stores[queue].is_closed:
-                name = self._stores[queue].defined.name
-                return failed(MQRC_UNKNOWN_OBJECT_NAME, f"the queue {name!r} was deleted")
-            limit = self._stores[queue].settings.max_depth
+            store = self._stores[queue]
+            if queue not in self._indexes or store.is_closed:
+                return failed(MQRC_UNKNOWN_OBJECT_NAME, f"the queue {store.defined.name!r} was deleted")
+            limit = store.settings.max_depth
             if limit is not None and count > self._room_of(queue, limit):
-                held = counted(limit, "message")
-                name = self._stores[queue].defined.name
-                return failed(MQRC_Q_FULL, f"the queue {name!r} holds {held}, its maximum depth")
+                return queue_full(limit, store.defined.name)
         for queue, count in needed.items():
             if queue in self._room:
                 self._room[queue] -= count
